@@ -1,0 +1,362 @@
+"""How a run comes to be executed here: started, attached to, resumed, or found to have ended.
+
+Starting is idempotent (E8) and so is resuming (J3): both come down to reading the rows, becoming their one
+writer, and driving from wherever the state stands. A fresh run goes the same way, with one row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import hashlib
+import os
+import secrets
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from remit.budget import Limits
+from remit.canonical import encode
+from remit.config import Config, call_with
+from remit.current import Frame
+from remit.errors import ConfigurationError, RunBusy
+from remit.events import Listener
+from remit.loop import execute
+from remit.messages import ResultContent
+from remit.outcome import Outcome, Reason
+from remit.plan import ready_calls
+from remit.record import Record
+from remit.report import read_state, stored_outcome
+from remit.rows import Activated, Opened, encode_row
+from remit.run import LIMIT_REASONS, Run
+from remit.state import RunState
+from remit.store.base import Held, Journal, NewRow, NewRun
+from remit.transcript import Transcript
+from remit.workers import Workers
+
+__all__ = ["Activation", "Host", "Request", "cancel", "live_runs", "look", "resume", "start"]
+
+OWNER: Final = f"process {os.getpid()} {secrets.token_hex(4)}"
+"""Who holds the leases of this process; new with every start, so that it never takes itself for its dead self."""
+
+_GOES_ON = frozenset({Reason.MODEL_FAILED, Reason.JOURNAL_FAILED, Reason.INTERNAL_ERROR})
+_LIMITS = frozenset({*LIMIT_REASONS.values(), Reason.DEADLINE})
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where runs are executed and kept."""
+
+    store: Journal
+    workers: Workers
+    listeners: tuple[Listener, ...] = ()
+    frame: Frame | None = None
+    """The call around, for a run inside a tool body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a run is asked for."""
+
+    prompt: tuple[ResultContent, ...]
+    history: Transcript | None
+    run_id: str | None
+    deps: Any
+    limits: Limits
+    tags: Mapping[str, str]
+    reserve: bool = False
+    """Set the whole share of a child aside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """A run that is under way, or over."""
+
+    task: asyncio.Task[Outcome[Any]]
+    run: Run | None = None
+    """None where it was attached to, or had ended before."""
+
+
+_LIVE: Final[dict[tuple[int, str], tuple[Run, asyncio.Task[Outcome[Any]]]]] = {}
+"""What this process executes, by store and run."""
+
+
+def live_runs(store: Journal) -> tuple[str, ...]:
+    """The ids of the runs of this store that this process executes now."""
+    return tuple(run_id for owner, run_id in _LIVE if owner == id(store))
+
+
+def _attach(store: Journal, run_id: str) -> Activation | None:
+    """Follow a run that this process executes now."""
+    found = _LIVE.get((id(store), run_id))
+    return None if found is None else Activation(_followed(found[1]))
+
+
+async def start(config: Config, host: Host, request: Request) -> Activation:
+    """Start a run, or find the one that has its id.
+
+    Errors: `ConfigurationError` where the call is wrong or the id stands for another request, `RunBusy`.
+    """
+    _check_prices(config, request.limits, host.frame)
+    spec_hash = _spec_hash(config.name, request.prompt)
+    run_id = request.run_id or _new_id(config, host.frame, spec_hash)
+    opened = _opened(config, host, request)
+    new = NewRun(
+        run_id,
+        spec_hash,
+        NewRow(opened.kind, encode_row(opened)),
+        None if host.frame is None else host.frame.run_id,
+    )
+    if await host.store.create(new):
+        if request.history is not None:
+            await _withdraw_left(host.store, request.history)
+        return await _activate(config, host, run_id, request.deps, limits=None, again=False)
+    info = await host.store.info(run_id)
+    if info is None or info.spec_hash != spec_hash:
+        raise ConfigurationError(
+            f"run_id {run_id!r} already stands for another prompt or remit; choose another id, or leave it "
+            "out to get a fresh one"
+        )
+    return await resume(config, host, run_id, request.deps, limits=None, reopen=False)
+
+
+async def resume(
+    config: Config,
+    host: Host,
+    run_id: str,
+    deps: Any,
+    *,
+    limits: Limits | None,
+    reopen: bool,
+) -> Activation:
+    """Go on with a run where there is anything to go on with; else its outcome as it stands (J3).
+
+    Errors: `ConfigurationError` for an unknown run or another remit's, `RunBusy`, `JournalError`.
+    """
+    attached = _attach(host.store, run_id)
+    if attached is not None:
+        return attached
+    state = await _known_state(host.store, run_id)
+    if state.opened.remit != config.name:
+        raise ConfigurationError(
+            f"run {run_id!r} belongs to remit {state.opened.remit!r}, not to {config.name!r}"
+        )
+    asks = config.confirm is not None or (host.frame is not None and host.frame.confirm is not None)
+    if not await _goes_on(config, host.store, state, limits=limits, reopen=reopen, asks=asks):
+        if host.frame is not None:  # its spend may be news to the accounts above
+            host.frame.adopt(
+                config.name, state.limits, state.own, state.tree, estimated=state.estimated
+            )
+        return _over(await stored_outcome(host.store, state))
+    return await _activate(config, host, run_id, deps, limits=limits, again=True)
+
+
+async def look(host: Host, run_id: str) -> Activation:
+    """The outcome of a run, once there is one; nothing is set going. Errors: `ConfigurationError`."""
+    attached = _attach(host.store, run_id)
+    if attached is not None:
+        return attached
+    return _over(await stored_outcome(host.store, await _known_state(host.store, run_id)))
+
+
+async def cancel(config: Config, host: Host, run_id: str) -> Activation:
+    """End a run wherever it stands. Errors: `ConfigurationError` for an unknown run, `RunBusy`."""
+    found = _LIVE.get((id(host.store), run_id))
+    if found is not None:
+        found[0].halt.set_threadsafe("cancelled")
+        return Activation(_followed(found[1]))
+    state = await _known_state(host.store, run_id)
+    if state.ended is not None:
+        return _over(await stored_outcome(host.store, state))
+    return await _activate(config, host, run_id, None, limits=None, again=True, halted=True)
+
+
+async def _known_state(store: Journal, run_id: str) -> RunState:
+    """Rebuild a state. Errors: `ConfigurationError` for an unknown run, `JournalError`."""
+    if await store.info(run_id) is None:
+        raise ConfigurationError(f"there is no run {run_id!r} in this store")
+    return await read_state(store, run_id)
+
+
+async def _withdraw_left(store: Journal, history: Transcript) -> None:
+    """A conversation goes on from a closed view: what the view left pending is withdrawn (T2)."""
+    for run_id in {key.rsplit(":", 4)[0] for key in history.pending_keys}:
+        if await store.info(run_id) is None:
+            continue
+        state = await read_state(store, run_id)
+        for call in state.calls:
+            if call.key in history.pending_keys and call.proposal is not None:
+                await store.withdraw(call.proposal.pending_id)
+
+
+async def _activate(
+    config: Config,
+    host: Host,
+    run_id: str,
+    deps: Any,
+    *,
+    limits: Limits | None,
+    again: bool,
+    halted: bool = False,
+) -> Activation:
+    """Become the writer of a run and drive it in a task of its own; `halted`: only to its end."""
+    lease = await host.store.acquire(run_id, OWNER)
+    if isinstance(lease, Held):
+        raise RunBusy(run_id, lease.owner)
+    state = await read_state(host.store, run_id)
+    record = Record(state, host.store, lease)
+    if again:
+        record.write(Activated(limits or state.limits, config.now().isoformat()))
+    run = Run(
+        config,
+        state,
+        record,
+        workers=host.workers,
+        deps=deps,
+        frame=host.frame,
+        listeners=host.listeners,
+    )
+    if halted:
+        run.halt.set("cancelled")
+    place = (id(host.store), run_id)
+    task = run.loop.create_task(execute(run), name=f"remit {config.name} {run_id}")
+    if not task.done():
+        _LIVE[place] = (run, task)
+        task.add_done_callback(lambda _: _LIVE.pop(place, None))
+    return Activation(task, run)
+
+
+async def _goes_on(
+    config: Config,
+    store: Journal,
+    state: RunState,
+    *,
+    limits: Limits | None,
+    reopen: bool,
+    asks: bool,
+) -> bool:
+    """Whether there is anything to go on with."""
+    if state.ended is None:
+        return not state.parked or asks or await _has_moved(store, state, config.now())
+    reason = Reason(state.ended.reason)
+    if reason in _LIMITS:
+        return limits is not None and _leave_room(limits, state, config.now())
+    return reason in _GOES_ON or (reason is Reason.CANCELLED and reopen)
+
+
+async def _has_moved(store: Journal, state: RunState, now: datetime) -> bool:
+    """Whether anything happened that a waiting run waits for, in it or in a run inside."""
+    info = await store.info(state.run_id)
+    if info is None or info.unread or not state.calls or ready_calls(state, now):
+        return True
+    for call in state.calls:
+        if call.awaits is not None and not call.settled:
+            inside = await read_state(store, call.awaits)
+            if inside.ended is not None or await _has_moved(store, inside, now):
+                return True
+    return False
+
+
+def _leave_room(limits: Limits, state: RunState, now: datetime) -> bool:
+    used = state.tree
+    return (
+        limits.steps > used.steps
+        and limits.tokens > used.tokens
+        and limits.seconds > state.seconds
+        and (limits.usd is None or limits.usd > used.usd)
+        and (limits.calls is None or limits.calls > used.calls)
+        and (limits.deadline is None or limits.deadline > now)
+    )
+
+
+def _check_prices(config: Config, limits: Limits, frame: Frame | None) -> None:
+    """A usd limit that nobody can hold is refused before anything is sent (L2)."""
+    profile = config.model.profile
+    if profile.price is not None or profile.reserve_usd is not None:
+        return
+    account = None if frame is None else frame.budget
+    capped = limits.usd is not None
+    while account is not None:
+        capped = capped or account.limits.usd is not None
+        account = account.parent
+    if capped:
+        raise ConfigurationError(
+            f"limits.usd is set, but the price of model {config.model.name!r} is unknown: give its profile a "
+            "price, or leave the usd limit out"
+        )
+
+
+def _opened(config: Config, host: Host, request: Request) -> Opened:
+    above = () if host.frame is None else host.frame.names
+    history = [] if request.history is None else request.history.closed().to_json()
+    return Opened(
+        remit=config.name,
+        prompt=request.prompt,
+        history=history,
+        limits=request.limits,
+        instructions=_instructions(config, request.deps),
+        path=(*above, config.name),
+        tags=dict(request.tags),
+        at=config.now().isoformat(),
+    )
+
+
+def _instructions(config: Config, deps: Any) -> str:
+    """The instructions of this run, evaluated once."""
+    given = config.instructions
+    return given if isinstance(given, str) else call_with(given, deps)
+
+
+def _spec_hash(name: str, prompt: Sequence[ResultContent]) -> bytes:
+    return hashlib.sha256(encode([name, [block.to_json() for block in prompt]])).digest()
+
+
+def _new_id(config: Config, frame: Frame | None, spec_hash: bytes) -> str:
+    if frame is not None:
+        return frame.child_id(config.name, spec_hash.hex())
+    return str(_uuid7())
+
+
+def _uuid7() -> uuid.UUID:
+    """A time-ordered id (RFC 9562, version 7)."""
+    value = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
+    value = value & ~(0xF << 76) | 0x7 << 76
+    return uuid.UUID(int=value & ~(0x3 << 62) | 0x2 << 62)
+
+
+def _over(outcome: Outcome[Any]) -> Activation:
+    return Activation(asyncio.get_running_loop().create_task(_known(outcome)))
+
+
+async def _known(outcome: Outcome[Any]) -> Outcome[Any]:
+    return outcome
+
+
+def _followed(task: asyncio.Task[Outcome[Any]]) -> asyncio.Task[Outcome[Any]]:
+    """A task of the running loop that ends as `task` does, which may belong to another loop."""
+    loop = asyncio.get_running_loop()
+    if task.get_loop() is loop:
+        return loop.create_task(_shielded(task))
+    end: concurrent.futures.Future[Outcome[Any]] = concurrent.futures.Future()
+
+    def tell(ended: asyncio.Task[Outcome[Any]]) -> None:
+        if ended.cancelled():
+            end.cancel()
+        elif (error := ended.exception()) is not None:
+            end.set_exception(error)
+        else:
+            end.set_result(ended.result())
+
+    task.get_loop().call_soon_threadsafe(task.add_done_callback, tell)
+    return loop.create_task(_elsewhere(end))
+
+
+async def _shielded(task: asyncio.Task[Outcome[Any]]) -> Outcome[Any]:
+    return await asyncio.shield(task)
+
+
+async def _elsewhere(end: concurrent.futures.Future[Outcome[Any]]) -> Outcome[Any]:
+    return await asyncio.wrap_future(end)

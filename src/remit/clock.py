@@ -1,0 +1,99 @@
+"""The clock of one activation of a run: active seconds, calendar, and the parent's clock (L4).
+
+Everything becomes one absolute instant on the event loop's clock, `ends_at`. What is kept for the
+hand-back comes off it: tools and the model calls of steps are cut at `tools_until` (L5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from remit.budget import Limits
+from remit.current import Frame
+
+__all__ = ["RunClock"]
+
+_KEPT_SHARE = 0.05
+"""The least part of `seconds` that is kept for the hand-back."""
+_KEPT_LATENCIES = 2
+"""Median model latencies that are kept for it."""
+
+
+class RunClock:
+    """Active seconds of one run, and when they are over."""
+
+    def __init__(
+        self,
+        name: str,
+        limits: Limits,
+        *,
+        before: float,
+        hand_back: bool,
+        frame: Frame | None,
+        time: Callable[[], float],
+        now: Callable[[], datetime],
+    ) -> None:
+        self.time = time
+        self.now = now
+        self._name = name
+        self._limit = limits.seconds
+        self._before = before
+        self._hand_back = hand_back
+        self._frame = frame
+        self._started = time()
+        self._paused = 0.0
+        self._pauses = 0
+        self._pausing_since = 0.0
+        self._calendar_end = (
+            float("inf")
+            if limits.deadline is None
+            else self._started + (limits.deadline - now()).total_seconds()
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Active seconds over all activations: waiting for a decision does not count."""
+        until = self._pausing_since if self._pauses else self.time()
+        return self._before + until - self._started - self._paused
+
+    @property
+    def calendar_end(self) -> float:
+        """What not even a pause can move: the deadline, and the parent's clock."""
+        if self._frame is None:
+            return self._calendar_end
+        return min(self._calendar_end, self._frame.until - self._frame.settle_seconds)
+
+    def end(self) -> tuple[float, str]:
+        """When the run is over, and whose clock says so."""
+        own = self.time() + self._limit - self.seconds
+        if self._frame is not None and self.calendar_end < min(own, self._calendar_end):
+            return self.calendar_end, self._frame.whose_time
+        return min(own, self._calendar_end), self._name
+
+    @property
+    def ends_at(self) -> float:
+        return self.end()[0]
+
+    def kept(self, latencies: Sequence[float]) -> float:
+        """Seconds kept for the hand-back, from the sorted latencies of the model so far."""
+        if not self._hand_back:
+            return 0.0
+        median = latencies[len(latencies) // 2] if latencies else 0.0
+        return max(_KEPT_LATENCIES * median, _KEPT_SHARE * self._limit)
+
+    def pause(self) -> None:
+        """Somebody is asked: active time stands still."""
+        if self._pauses == 0:
+            self._pausing_since = self.time()
+        self._pauses += 1
+
+    def unpause(self) -> None:
+        """Somebody answered."""
+        self._pauses -= 1
+        if self._pauses == 0:
+            self._paused += self.time() - self._pausing_since
+
+    def utc(self, *, after: float = 0.0) -> datetime:
+        """Calendar time, `after` seconds from now."""
+        return self.now().astimezone(UTC) + timedelta(seconds=after)

@@ -1,0 +1,87 @@
+"""The actor that answers calls: one gate, a pure schedule, supervised bodies, a result for each.
+
+gate        the way of one call, in its fixed order
+approval    proposals, decisions, asking a person
+execution   entering the function: nothing else in remit does
+early       reads that begin while their reply is still written
+results     what the model is told
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from remit.dispatch.early import EarlyReads
+from remit.dispatch.gate import MAX_CALLS, Passage
+from remit.messages import Status, Text
+from remit.rows import Settled
+from remit.run import Run
+from remit.schedule import schedule
+from remit.state import CallState
+
+__all__ = ["MAX_CALLS", "EarlyReads", "answer", "settle_the_rest"]
+
+
+async def answer(run: Run, calls: Sequence[CallState]) -> None:
+    """Bring these calls to their results; those that wait for somebody stay open.
+
+    Shape: results stand in call order, whatever the order of completion (T1).
+    Errors: `JournalError`; none for anything that a tool, a policy or a person does.
+    """
+    early = await _adopt_early(run, calls)
+    late = [Passage(run, call) for call in calls if call.use.id not in early]
+    late = [passage for passage in late if not passage.turned_away()]
+    await _together([passage.consult for passage in late if passage.must_consult])
+    late = [passage for passage in late if passage.result is None and passage.admit()]
+    going = sorted([*early.values(), *late], key=lambda passage: passage.call.slot.index)
+    order = schedule([passage.call.footprint for passage in going])
+    for passage, after in zip(going, order, strict=True):
+        passage.after = tuple(going[index] for index in after)
+    await _together([passage.carry for passage in late])
+    for passage in early.values():
+        await passage.finished
+    if not run.state.calls:
+        run.forget_turn()
+        await run.hear_guards()
+
+
+async def settle_the_rest(run: Run) -> None:
+    """The run stops: every call still open gets its result, reads that began early their own (T2)."""
+    for passage in (await _adopt_early(run, run.state.calls)).values():
+        await passage.finished
+    for call in run.state.calls:
+        if not call.settled:
+            run.record.write(_closing_words(run, call))
+
+
+async def _adopt_early(run: Run, calls: Sequence[CallState]) -> dict[str, Passage]:
+    """The passages that began early and were let in, each now with the call it began for."""
+    adopted: dict[str, Passage] = {}
+    for call in calls:
+        passage = run.early.pop(call.use.id, None)
+        if passage is not None and passage.judged is not None and await passage.judged:
+            passage.adopt(call)
+            adopted[call.use.id] = passage
+    return adopted
+
+
+def _closing_words(run: Run, call: CallState) -> Settled:
+    if call.started is not None:
+        text, status = "Interrupted: it may have taken effect.", Status.UNKNOWN
+    elif run.state.not_run is not None:
+        text, status = f"Not run: {run.state.not_run}.", Status.NOT_STARTED
+    else:
+        text, status = "Not started: the run was stopped before this call.", Status.NOT_STARTED
+    return Settled(call.use.id, (Text(text),), is_error=True, status=status)
+
+
+async def _together(acts: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Do them all at the same time and to the end, then report the first failure."""
+    if len(acts) == 1:
+        await acts[0]()
+        return
+    ends = await asyncio.gather(*(act() for act in acts), return_exceptions=True)
+    for end in ends:
+        if isinstance(end, BaseException):
+            raise end

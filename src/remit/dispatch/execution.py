@@ -1,0 +1,211 @@
+"""One execution of a tool's function: the only place of remit that enters one (C8).
+
+Whoever makes an `Execution` has brought the call through the gate. It fills in what the host computes,
+journals the start of an effect before the body is entered (E3), runs the body with its retries, and
+closes the account of the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from typing import Any
+
+from remit.bodies import Body, Ended, run_inline
+from remit.budget import Amount, Reservation, Totals
+from remit.current import CURRENT, Frame
+from remit.dispatch.results import of_ending
+from remit.errors import ToolError
+from remit.late import STILL_RUNNING
+from remit.messages import Status
+from remit.resources import Path
+from remit.rows import Late, Started
+from remit.run import Run
+from remit.state import CallState
+from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
+from remit.tools import Arguments, Call, Effect, Tool
+from remit.workers import WorkersExhausted
+
+__all__ = ["Execution"]
+
+QUICK_SECONDS = 0.001
+"""A deterministic function that was measured below this runs on the event loop (C6)."""
+_RETRY_SECONDS = 0.1
+"""The pause before the first retry; it doubles."""
+
+
+class Execution:
+    """One call that may run."""
+
+    def __init__(
+        self,
+        run: Run,
+        call: CallState,
+        tool: Tool[..., Any],
+        arguments: Arguments,
+        *,
+        reserved: Reservation,
+        until: float,
+        halt: Halt,
+    ) -> None:
+        self._run = run
+        self._call = call
+        self._tool = tool
+        self._arguments = arguments
+        self._reserved = reserved
+        self._until = until
+        self._halt = halt
+        self._computed: dict[str, Any] = {}
+        self.path = Path(run.path)
+        self.entered = False
+        """Whether the function was called."""
+        ceiling = until < run.tools_until
+        self._frame = Frame(
+            key=call.key or "",
+            run_id=run.state.run_id,
+            names=run.state.opened.path,
+            budget=run.budget,
+            store=run.record.store,
+            until=until,
+            whose_time=run.config.name if ceiling else run.clock.end()[1],
+            settle_seconds=run.config.grace,
+            path=self.path,
+            listeners=run.listeners,
+            confirm=run.confirm,
+            recorded=call.recorded,
+        )
+
+    async def compute(self) -> Ending | None:
+        """Fill in what the host computes; what the journal already has stays as it was.
+
+        Returns what went wrong, or None.
+        """
+        if not self._tool.computed:
+            return None
+        task = contained(
+            lambda: self._tool.evaluate_computed(self._make_call()),
+            name=f"computed {self._tool.name}",
+        )
+        if not await arrived(task, until=self._until, halt=self._halt):
+            await give_up(task, grace=self._run.config.grace)
+            return Raised(TimeoutError("it took too long"))
+        ending = task.result()
+        if isinstance(ending, Raised):
+            return ending
+        started = self._call.started
+        self._computed = {**ending.value, **({} if started is None else started.computed)}
+        return None
+
+    async def start(self) -> None:
+        """Journal the start. Durable on return, for everything but a read. Errors: `JournalError`."""
+        if self._tool.effect is Effect.READ and not self._computed:
+            return
+        secret = {parameter.name for parameter in self._tool.computed if parameter.secret}
+        shown = {name: value for name, value in self._computed.items() if name not in secret}
+        self._run.record.write(Started(self._call.use.id, shown))
+        if self._tool.effect is not Effect.READ:
+            await self._run.record.commit(wave=True)
+
+    async def enter(self) -> Ended:
+        """Run the body to its end; again after a failure, where the author allows it."""
+        run, tool = self._run, self._tool
+        code = tool.bind(self._arguments.values, self._computed, self._make_call())
+        run.emit(
+            "call_started", {"id": self._call.use.id, "tool": tool.name, "key": self._frame.key}
+        )
+        self.entered = True
+        may_be_quick = tool.deterministic and not tool.is_async
+        if may_be_quick and run.quick.get(tool.name, False):
+            ending, took = run_inline(code)
+            run.quick[tool.name] = took < QUICK_SECONDS
+            return Ended(ending)
+        for attempt in range(tool.retries + 1):
+            began = run.loop.time()
+            ended = await self._once(code)
+            if may_be_quick:
+                run.quick[tool.name] = run.loop.time() - began < QUICK_SECONDS
+            if attempt == tool.retries or not _worth_retrying(ended):
+                return ended
+            run.emit("call_retry", {"id": self._call.use.id, "attempt": attempt + 1})
+            wakes = run.loop.time() + _RETRY_SECONDS * 2**attempt
+            await arrived(run.loop.create_future(), until=min(wakes, self._until), halt=self._halt)
+            if self._halt.cause is not None or run.loop.time() >= self._until:
+                return ended
+        raise AssertionError("the last attempt returns")
+
+    async def _once(self, code: Callable[[], Any]) -> Ended:
+        context = contextvars.copy_context()
+        context.run(CURRENT.set, self._frame)
+        try:
+            body = Body(
+                code,
+                blocking=not self._tool.is_async,
+                name=f"{self._tool.name} {self._frame.key}",
+                context=context,
+                workers=self._run.workers,
+                on_blocked=self._blocked,
+            )
+        except WorkersExhausted:
+            return Ended(None, entered=False)
+        return await body.end(
+            until=self._until,
+            halt=self._halt,
+            grace=self._run.config.grace,
+            before_cut=self._frame.halt,
+            on_late=self._late,
+        )
+
+    def bill(self) -> tuple[Totals | None, Totals | None]:
+        """Close the account: what the call cost itself, and what the runs inside cost."""
+        self._frame.over = True
+        if not self.entered:
+            self._reserved.refund()
+            return None, None
+        usd, tokens = self._frame.charged or (self._tool.usd, self._tool.tokens)
+        self._reserved.settle(Amount(calls=1, tokens=tokens, usd=usd))
+        return Totals(calls=1, tokens=tokens, usd=usd), self._frame.spent_inside
+
+    @property
+    def spent_inside(self) -> Totals:
+        """What the runs inside spent so far and no row says."""
+        return self._frame.spent_inside or Totals()
+
+    def _make_call(self) -> Call[Any]:
+        run, use = self._run, self._call.use
+        return Call(
+            key=self._frame.key,
+            run_id=run.state.run_id,
+            step=run.state.steps,
+            deadline=self._until,
+            deps=run.deps,
+            clock=run.loop.time,
+            on_progress=lambda message, fraction: run.emit_threadsafe(
+                "call_progress", {"id": use.id, "message": message, "fraction": fraction}
+            ),
+            on_charge=self._frame.charge,
+        )
+
+    def _blocked(self, seconds: float) -> None:
+        self._run.emit(
+            "call_blocked",
+            {"tool": self._tool.name, "key": self._frame.key, "seconds": seconds},
+        )
+
+    def _late(self, ending: Ending) -> None:
+        """The end of an abandoned body: kept for whoever repeats the call, never sent (T4)."""
+        if self._tool.effect is Effect.READ:
+            return
+        result = of_ending(ending, self._tool)
+        late = Late(self._frame.key, result.content, result.status is not Status.OK, result.status)
+        STILL_RUNNING.ended(late, run_id=self._run.state.run_id, store=self._run.record.store)
+
+
+def _worth_retrying(ended: Ended) -> bool:
+    """It raised by itself, and not on purpose."""
+    if ended.cut is not None or not isinstance(ended.ending, Raised):
+        return False
+    return not isinstance(ended.ending.error, ToolError)
+
+
+_ = (asyncio, Returned)

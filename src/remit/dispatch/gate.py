@@ -1,0 +1,495 @@
+"""The way of one call through the gate, to its one result (C8).
+
+In this order: its tool and its arguments, the policy, doubts about an earlier entry, approval where one is
+due, the budget, the calls before it, the guards, its resources; then the body. Whatever stops it on the way
+becomes its result. A `Passage` that began early, while its reply was still written, withholds its result until
+the reply turns out to be one whose calls run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+from remit.bodies import Ended
+from remit.budget import Amount, Exhausted, Reservation
+from remit.canonical import arguments_hash, canonical
+from remit.dispatch.approval import approved, ask_person, propose, wanted_by
+from remit.dispatch.execution import Execution
+from remit.dispatch.results import (
+    OUT_OF,
+    Result,
+    interrupted,
+    no_call,
+    not_run,
+    of_ending,
+    of_value,
+    said,
+    unknown,
+)
+from remit.late import STILL_RUNNING, known_late
+from remit.messages import Status, Text
+from remit.outcome import Outcome, Reason
+from remit.pending import Allow, Confirm, PolicyRequest, Refuse, Verdict
+from remit.resources import PROCESS
+from remit.rows import Awaits, Settled
+from remit.run import Run, limit_of
+from remit.schedule import shares
+from remit.state import CallState, Limit
+from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
+from remit.tools import BadArguments, Effect
+
+__all__ = ["MAX_CALLS", "Passage"]
+
+MAX_CALLS = 128
+"""Calls of one turn that run; the others are answered "not run" (L1)."""
+
+
+class Passage:
+    """One call on its way."""
+
+    def __init__(self, run: Run, call: CallState, *, halt: Halt | None = None) -> None:
+        self.run = run
+        self.call = call
+        self.after: tuple[Passage, ...] = ()
+        """The calls of the turn that this one follows."""
+        self.finished: asyncio.Future[None] = run.loop.create_future()
+        """Done when this call is settled or will stay open."""
+        self.result: Result | None = None
+        self._halt = halt or run.halt
+        self._withheld = halt is not None
+        self._denied: Limit | None = None
+        self._asked_at = run.loop.time()
+        self._verdict: Verdict = Allow()
+        self._reserved: Reservation | None = None
+        self._execution: Execution | None = None
+        self.judged: asyncio.Future[bool] | None = None
+        """For a call that begins early: whether it was let in."""
+        self._read()
+
+    def _read(self) -> None:
+        """Find the tool and read the arguments that count: the host's own, where it edited them."""
+        prepared = self.run.prepare(self.call.use, self.call.arguments)
+        self._fits = isinstance(prepared, tuple)
+        self._bad = prepared if isinstance(prepared, BadArguments) else None
+        if isinstance(prepared, tuple):
+            self._tool, self._arguments = prepared
+
+    @property
+    def until(self) -> float:
+        """When this call is cut: its own ceiling, waiting included, never past the run's (C7)."""
+        return min(self._asked_at + self._tool.timeout, self.run.tools_until)
+
+    @property
+    def entered(self) -> bool:
+        """Whether the tool's function was called."""
+        return self._execution is not None and self._execution.entered
+
+    # Before anybody is asked
+
+    def turned_away(self) -> bool:
+        """Settle what cannot run whatever anybody says."""
+        call, run = self.call, self.run
+        why, decision = run.state.not_run, call.decision
+        if self._withheld:
+            why = decision = None  # the reply that holds this call is still being written
+        if why is not None:
+            self._settle(not_run(why))
+        elif call.slot.index >= MAX_CALLS:
+            self._settle(not_run(f"one turn runs at most {MAX_CALLS} calls"))
+        elif call.withdrawn:
+            self._settle(said("Not run: the conversation went on without it.", Status.REFUSED))
+        elif decision is not None and not decision.approve:
+            note = f" {decision.note}" if decision.note else ""
+            self._settle(said(f"Refused by {decision.by}.{note}", Status.REFUSED))
+        elif not self._fits:
+            self._settle(no_call(call.use.name, self._bad, run.config.tools))
+        return self.result is not None
+
+    # Who has to be asked
+
+    @property
+    def must_consult(self) -> bool:
+        """Whether anybody has to be asked before the call can be admitted."""
+        effect = self._tool.effect
+        doubtful = self.call.repeats or self.call.started is not None
+        return (
+            self.run.config.policy is not None
+            or effect is Effect.CONFIRM
+            or (doubtful and effect is not Effect.READ)
+        )
+
+    async def consult(self) -> None:
+        """Ask the policy and, where an earlier entry is in doubt, whoever may know its outcome."""
+        await self._ask_policy()
+        doubtful = self.call.repeats or self.call.started is not None
+        if self.result is None and doubtful and self._tool.effect is not Effect.READ:
+            await self._resolve_doubt()
+        wanted = self._unapproved
+        if self.result is None and wanted is not None and not self._proposed(wanted):
+            await self._propose(wanted)
+
+    async def _ask_policy(self) -> None:
+        policy, run = self.run.config.policy, self.run
+        if policy is None:
+            return
+        request = PolicyRequest(
+            tool=self._tool.name,
+            arguments=self._arguments.given,
+            effect=self._tool.effect,
+            deps=run.deps,
+            run_id=run.state.run_id,
+        )
+        match await self._ask(lambda: policy(request), "policy"):
+            case Returned(Allow() | Refuse() | Confirm() as verdict):
+                self._verdict = verdict
+            case Returned(other):
+                kind = type(other).__name__
+                self._verdict = Refuse(f"it returned {kind}, which is no verdict")
+            case Raised():
+                self._verdict = Refuse("it could not be evaluated")
+            case None:
+                self._stay_out()
+        if isinstance(self._verdict, Refuse):
+            self._settle(said(f"Refused by policy: {self._verdict.why}", Status.REFUSED))
+
+    async def _resolve_doubt(self) -> None:
+        """A body was entered under this key before; find out what came of it (E3, E4)."""
+        key, effect = self.call.key or "", self._tool.effect
+        late = self.run.state.late.get(key) or await known_late(self.run.record.store, key)
+        joined = STILL_RUNNING.join(key)
+        if late is None and joined is not None and effect is Effect.IDEMPOTENT:
+            if not await arrived(joined, until=self.until, halt=self._halt):
+                self._settle(unknown("the earlier, equal call still runs"))
+                return
+            late = joined.result()
+        if late is not None:
+            self._settle(Result(late.content, late.status))
+        elif effect is Effect.CONFIRM:
+            await self._reconcile(key)
+
+    async def _reconcile(self, key: str) -> None:
+        reconciler = self._tool.reconciler
+        if reconciler is not None:
+            ending = await self._ask(reconciler.bind(key), f"reconcile {self._tool.name}")
+            if isinstance(ending, Returned) and ending.value is not None:
+                self._settle(of_value(ending.value, self._tool))
+                return
+        if self.call.started is not None:
+            self._settle(unknown("the run broke off while it ran"))
+
+    # Approval
+
+    @property
+    def _unapproved(self) -> str | None:
+        """What wants an approval that is not there; None where nothing does."""
+        wanted = wanted_by(self._tool, self._verdict)
+        return None if wanted is None or approved(self.call, wanted) else wanted
+
+    def _proposed(self, wanted: str) -> bool:
+        """Whether a proposal for just this is open, or may not be made yet."""
+        call = self.call
+        return self._withheld or (
+            call.proposal is not None
+            and call.proposal.wanted_by == wanted
+            and call.open_to_decision(self.run.clock.utc())
+        )
+
+    async def _propose(self, wanted: str) -> None:
+        propose(
+            self.run,
+            self.call,
+            self._tool,
+            self._arguments,
+            wanted=wanted,
+            summary=await self._summary(),
+        )
+
+    async def _summary(self) -> str:
+        """What the person who decides is shown; it says so where an equal call is in doubt."""
+        if isinstance(self._verdict, Confirm):
+            text = self._verdict.summary
+        else:
+            ending = await self._ask(
+                lambda: self._tool.summarise(self._arguments.values),
+                f"summary {self._tool.name}",
+            )
+            plain = f"{self._tool.name}({canonical(self._arguments.given)})"
+            text = ending.value if isinstance(ending, Returned) else plain
+        if self.call.repeats:
+            text += " (An equal call may already have taken effect: its outcome is unknown.)"
+        return text
+
+    # The budget
+
+    def admit(self) -> bool:
+        """Let the call in, in call order. False where it was settled, or waits for somebody else."""
+        if self._unapproved is not None:
+            return self.run.confirm is not None and not self._withheld
+        return self._reserve()
+
+    def _reserve(self) -> bool:
+        """Take what the call needs from every account up to the root."""
+        run = self.run
+        if run.loop.time() >= run.tools_until:
+            self._denied = Limit(Reason.DEADLINE, run.clock.end()[1])
+            self._settle(not_run("the time of this task is over"))
+            return False
+        reserved = run.budget.reserve(Amount(calls=1, tokens=self._tool.tokens, usd=self._tool.usd))
+        if isinstance(reserved, Exhausted):
+            self._denied = limit_of(reserved)
+            self._settle(not_run(OUT_OF[reserved.dimension]))
+            return False
+        self._reserved = reserved
+        return True
+
+    # The way in
+
+    async def carry(self) -> None:
+        """Bring an admitted call to its end. Errors: `JournalError`."""
+        try:
+            await self._carry()
+        finally:
+            if self._reserved is not None:
+                self._reserved.refund()
+                self._reserved = None
+            self.finished.set_result(None)
+
+    async def _carry(self) -> None:
+        while self._unapproved is not None:
+            if not await self._ask_somebody():
+                return
+        for earlier in self.after:
+            if not await arrived(earlier.finished, until=self.until, halt=self._halt):
+                self._stay_out()
+                return
+            if earlier.result is None and shares(earlier.call.footprint, self.call.footprint):
+                return  # it waits for somebody, and this call stays behind it (E6)
+        if self._tool.deterministic:
+            await self._remember()
+        else:
+            await self._pass()
+
+    async def _ask_somebody(self) -> bool:
+        """Have the call decided in process. False where it goes no further now."""
+        run = self.run
+        if not await ask_person(run, self.call):
+            if run.halt.cause is None and run.loop.time() >= run.clock.calendar_end:
+                self._denied = Limit(Reason.DEADLINE, run.clock.end()[1])
+                self._settle(not_run("nobody decided in time"))
+            return False
+        self._asked_at = run.loop.time()  # the ceiling of an approved call counts from here
+        self._read()
+        if self.turned_away():
+            return False
+        await self.consult()
+        return self.result is None and (self._unapproved is not None or self._reserve())
+
+    async def _remember(self) -> None:
+        """Equal deterministic calls of a run share one execution."""
+        run, name = self.run, self._memo
+        first = run.remembering.get(name)
+        if first is not None and name not in run.state.memo:
+            await arrived(first, until=self.until, halt=self._halt)
+        known = run.state.memo.get(name)
+        if known is not None:
+            self._settle(Result(known.content, known.status))
+            return
+        run.remembering[name] = self.finished
+        await self._pass()
+
+    async def _pass(self) -> None:
+        """Guards, resources, the record, the body."""
+        run, footprint = self.run, self.call.footprint
+        if self._tool.effect is not Effect.READ and not await self._guards_passed():
+            return
+        reserved, self._reserved = self._reserved, None
+        if reserved is None:
+            raise RuntimeError("a body is entered only on a reservation: admit() comes first")
+        execution = self._execution = Execution(
+            run,
+            self.call,
+            self._tool,
+            self._arguments,
+            reserved=reserved,
+            until=self.until,
+            halt=self._halt,
+        )
+        claim = PROCESS.request(
+            footprint.resources or (), exclusive=footprint.writes, path=execution.path
+        )
+        try:
+            if claim.future is not None:
+                await arrived(claim.future, until=self.until, halt=self._halt)
+            ended = await self._run(execution) if claim.granted else None
+        finally:
+            claim.release()
+        if ended is not None:
+            self._conclude(ended, execution)
+        elif self.result is None:
+            self._stay_out()
+        if self._tool.effect is not Effect.READ and run.state.calls:
+            await run.record.commit()
+
+    async def _guards_passed(self) -> bool:
+        """Effects wait for every guard that can veto them (case 33)."""
+        if not self.run.guards.open:
+            return True
+        if await self.run.guards.passed(until=self.until, halt=self._halt):
+            return True
+        self._stay_out()
+        return False
+
+    async def _run(self, execution: Execution) -> Ended | None:
+        """Journal the start and run the body. None where it was not entered after all."""
+        failed = await execution.compute()
+        if isinstance(failed, Raised):
+            kind = type(failed.error).__name__
+            self._settle(said(f"Error: a value of the host is missing ({kind}).", Status.ERROR))
+            return None
+        await execution.start()
+        if self._halt.cause is not None or self.run.loop.time() >= self.until:
+            return None
+        return await execution.enter()
+
+    # The result
+
+    def _conclude(self, ended: Ended, execution: Execution) -> None:
+        """Turn the end of a body into the result of its call."""
+        ending = ended.ending
+        if ending is None and not ended.entered:
+            self._stay_out("no worker was free")
+        elif ending is None:
+            self._abandon(ended)
+        elif isinstance(ending, Raised):
+            if ended.cut is None:
+                self._settle(of_ending(ending, self._tool))
+            else:
+                self._interrupt(ended)
+        elif (outcome := self._waits_for(ending.value)) is not None:
+            inside = execution.spent_inside
+            self.run.record.write(Awaits(self.call.use.id, outcome.run_id, inside))
+            execution.bill()
+        else:
+            self._settle(of_ending(ending, self._tool))
+
+    def _waits_for(self, value: object) -> Outcome[object] | None:
+        """A run inside waits for somebody, so this call does. A confirmed call has had its one entry."""
+        waits = isinstance(value, Outcome) and value.reason is Reason.WAITING
+        if not waits or self._tool.effect is Effect.CONFIRM:
+            return None
+        return cast("Outcome[object]", value)
+
+    def _abandon(self, ended: Ended) -> None:
+        key = self.call.key or ""
+        if self._tool.effect is not Effect.READ:
+            STILL_RUNNING.add(key)
+        self.run.emit("call_abandoned", {"tool": self._tool.name, "key": key})
+        self._interrupt(ended)
+
+    def _interrupt(self, ended: Ended) -> None:
+        """The body was cut. On a detach the call stays open and in doubt."""
+        if ended.cut == "time":
+            seconds = self.run.loop.time() - self._asked_at
+            self._settle(interrupted(self._tool, f"no answer within {seconds:.3g} s"))
+        elif self._halt.cause != "detached":
+            self._settle(interrupted(self._tool, "it was interrupted: the run was stopped"))
+
+    def _stay_out(self, why: str | None = None) -> None:
+        """The body is not entered. On a detach the call stays open."""
+        if self._halt.cause == "detached":
+            return
+        if self.call.started is not None and self.run.state.activations > 1:
+            self._settle(unknown("it was begun before the run broke off, and not again since"))
+            return
+        words = {None: "it waited until its time was over", "cancelled": "the run was cancelled"}
+        self._settle(not_run(why or words.get(self._halt.cause, "a guard vetoed this turn")))
+
+    def _settle(self, result: Result) -> None:
+        """The first result is the only one (T4)."""
+        if self.result is None:
+            self.result = result
+            if not self._withheld:
+                self._publish(result)
+
+    def _publish(self, result: Result) -> None:
+        """Write the result down, with what the call cost."""
+        run, call = self.run, self.call
+        spent, inside = (None, None) if self._execution is None else self._execution.bill()
+        tool = self._tool if self._fits else None
+        remembered = tool is not None and tool.deterministic and result.status is Status.OK
+        run.record.write(
+            Settled(
+                tool_use_id=call.use.id,
+                content=(*self._edited_words(), *result.content),
+                is_error=result.status is not Status.OK,
+                status=result.status,
+                spent=spent,
+                children=inside,
+                denied=None if self._denied is None else str(self._denied),
+                memo=self._memo if remembered else None,
+                polling=tool is not None and tool.polling,
+            )
+        )
+        run.emit(
+            "call_settled",
+            {
+                "id": call.use.id,
+                "tool": call.use.name,
+                "key": call.key,
+                "status": result.status.value,
+                "seconds": run.loop.time() - self._asked_at,
+            },
+        )
+
+    def _edited_words(self) -> tuple[Text, ...]:
+        """Tell the model where the person who approved changed the arguments (E5)."""
+        decision = self.call.decision
+        if decision is None or decision.edit is None or not decision.approve:
+            return ()
+        return (Text(f"[{decision.by} changed the arguments to {decision.edit}]\n"),)
+
+    # Began early
+
+    async def begin_early(self) -> None:
+        """The whole way, without anybody's approval. Never raises for what the call itself does."""
+        let_in = False
+        judged = self.judged = self.run.loop.create_future()
+        try:
+            if not self.turned_away() and self.must_consult:
+                await self.consult()
+            let_in = self.result is None and self.admit()
+        finally:
+            judged.set_result(let_in or self.result is not None)
+        if let_in:
+            await self.carry()
+        else:
+            self.finished.set_result(None)
+
+    def adopt(self, call: CallState) -> None:
+        """The reply is whole and holds this call: what was withheld becomes its result."""
+        self.call = call
+        self._withheld = False
+        if self.result is not None:
+            self._publish(self.result)
+
+    def bill_discarded(self) -> bool:
+        """Close the account of a read that will never have a result. Whether a body was entered."""
+        if self._execution is not None:
+            self._execution.bill()
+        return self.entered
+
+    # Small parts
+
+    @property
+    def _memo(self) -> str:
+        return f"{self._tool.name}:{arguments_hash(self._arguments.given)}"
+
+    async def _ask(self, code: Callable[[], Any], name: str) -> Ending | None:
+        """Run a piece of the host's code under supervision; None where it did not come in time."""
+        task = contained(code, name=name)
+        if await arrived(task, until=self.until, halt=self._halt):
+            return task.result()
+        await give_up(task, grace=self.run.config.grace)
+        return None

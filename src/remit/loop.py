@@ -1,0 +1,123 @@
+"""The loop: decide purely, then act, until there is an outcome.
+
+`plan` says what is next, the actors carry it out and write it down. Whatever happens in here, the run ends
+in an `Outcome` whose transcript is valid: a failing journal and a bug of our own included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from remit.asking import ask
+from remit.dispatch import answer, settle_the_rest
+from remit.errors import Fenced, JournalError
+from remit.outcome import Outcome, Reason
+from remit.pending import TOKENS
+from remit.plan import Answer, Ask, Leave, Stop, Wait, plan
+from remit.report import outcome_of, pendings_of
+from remit.rows import Ended, Parked
+from remit.run import Run
+
+__all__ = ["drive", "execute"]
+
+_LOGGER = logging.getLogger("remit")
+
+
+async def drive(run: Run) -> Outcome[Any]:
+    """One activation, from wherever the state stands to an outcome."""
+    while True:
+        await run.hear()
+        match plan(run.state, run.room()):
+            case Ask() as move:
+                await ask(run, move)
+            case Answer(calls):
+                await answer(run, calls)
+            case Wait():
+                if await _parked(run):
+                    return await _waiting(run)
+            case Leave():
+                return await _left(run)
+            case Stop() as stop:
+                return await _ended(run, stop)
+
+
+async def execute(run: Run) -> Outcome[Any]:
+    """Drive a run, and end in an outcome whatever happens.
+
+    Errors: only cancellation, after the run has been closed and its end journaled (K1).
+    """
+    run.emit("run_started", {"steps": run.state.steps})
+    try:
+        outcome = await drive(run)
+    except asyncio.CancelledError:
+        run.halt.set("cancelled")
+        await _after(run, Stop(Reason.CANCELLED))
+        raise
+    except JournalError as error:
+        _LOGGER.error("run %s: the journal failed: %s", run.state.run_id, error)  # noqa: TRY400 - the outcome carries it
+        outcome = _unrecorded(run, error)
+    except Exception as error:
+        _LOGGER.exception("run %s: an error inside remit", run.state.run_id)
+        words = f"{type(error).__name__}: {error}"
+        outcome = await _after(run, Stop(Reason.INTERNAL_ERROR, error=words))
+    finally:
+        await run.record.release()
+    run.emit("run_ended", {"reason": outcome.reason.value, "whose": outcome.whose})
+    return outcome
+
+
+async def _ended(run: Run, stop: Stop) -> Outcome[Any]:
+    """Close the transcript, journal the end, withdraw what nobody needs to decide any more."""
+    await settle_the_rest(run)
+    await run.guards.dismiss(run.config.grace)
+    proposals = [call.proposal for call in run.state.calls if call.proposal is not None]
+    run.record.write(
+        Ended(
+            reason=stop.reason.value,
+            whose=stop.whose,
+            error=stop.error,
+            seconds=run.clock.seconds,
+            at=run.clock.utc().isoformat(),
+        )
+    )
+    await run.record.close("ended")
+    for proposal in proposals:
+        await run.record.store.withdraw(proposal.pending_id)
+        TOKENS.pop(proposal.pending_id, None)
+    return outcome_of(run.state, stop.reason, whose=stop.whose, error=stop.error)
+
+
+async def _parked(run: Run) -> bool:
+    """Journal that the run waits. False where a decision came in meanwhile."""
+    run.record.write(Parked(run.clock.seconds))
+    return await run.record.close("waiting")
+
+
+async def _waiting(run: Run) -> Outcome[Any]:
+    """Nothing stays in memory: the run is its rows."""
+    pending = await pendings_of(run.record.store, run.state)
+    return outcome_of(run.state, Reason.WAITING, pending=pending)
+
+
+async def _left(run: Run) -> Outcome[Any]:
+    """Hand the run over: it is dead to this process and can be resumed anywhere (K1)."""
+    await run.guards.dismiss(run.config.grace)
+    run.record.write(Parked(run.clock.seconds))
+    await run.record.commit()
+    return await _waiting(run)
+
+
+async def _after(run: Run, stop: Stop) -> Outcome[Any]:
+    """End a run that broke off in the middle. What cannot be journaled any more is closed in memory."""
+    try:
+        return await _ended(run, stop)
+    except Exception:  # noqa: BLE001 - still the boundary of `drive`: the outcome must come out
+        return outcome_of(run.state, stop.reason, whose=stop.whose, error=stop.error)
+
+
+def _unrecorded(run: Run, error: JournalError) -> Outcome[Any]:
+    """The journal failed: say what is known, without another word to it if somebody else has the run."""
+    run.halt.set("detached" if isinstance(error, Fenced) else "cancelled")
+    return outcome_of(run.state, Reason.JOURNAL_FAILED, error=str(error))

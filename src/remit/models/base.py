@@ -1,0 +1,149 @@
+"""The protocol of a model: one streamed call.
+
+A model turns a `ModelRequest` into a stream of `Chunk`s that ends in exactly one `Reply`. It keeps no
+history, runs no tool, retries nothing and knows no budget: that is the loop's. Beside it stands
+`scripted.py`, the model of tests and demonstrations; codecs and transports for real providers
+implement the same protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, TypeAlias
+
+from remit.messages import Block, Reply, Usage
+from remit.transcript import Transcript
+
+__all__ = [
+    "BlockDone",
+    "Chunk",
+    "Model",
+    "ModelProfile",
+    "ModelRequest",
+    "Price",
+    "Settings",
+    "TextDelta",
+    "ToolSpec",
+]
+
+_MILLION = Decimal(1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of text of the block that is being written."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDone:
+    """A block that is complete. Blocks come in the order in which the reply holds them."""
+
+    block: Block
+
+
+Chunk: TypeAlias = TextDelta | BlockDone | Reply
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON Schema 2020-12, root `type: object`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the model is asked."""
+
+    max_output: int | None = None
+    """Output cap in tokens; None is 8,192 or the model's own, if lower."""
+    thinking: int | None = None
+    """Tokens of thinking, where the model has it."""
+    tool_choice: Literal["auto", "any", "none"] | str = "auto"
+    """For the first step only; a tool's name forces that tool."""
+    extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """Handed to the provider as it stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """US dollars for a million tokens."""
+
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal | None = None
+    """None: as input."""
+    cache_write: Decimal | None = None
+    """None: as input."""
+
+    def cost(self, usage: Usage) -> Decimal:
+        """What this usage costs, in US dollars."""
+        read = self.input if self.cache_read is None else self.cache_read
+        write = self.input if self.cache_write is None else self.cache_write
+        return (
+            self.input * usage.input
+            + read * usage.cache_read
+            + write * usage.cache_write
+            + self.output * usage.output
+        ) / _MILLION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelProfile:
+    """What the loop must know of a model to hold limits over it."""
+
+    context_window: int = 200_000
+    """Tokens of prompt and output together."""
+    max_output: int = 8_192
+    """The model's own output cap, in tokens."""
+    price: Price | None = None
+    """None: unknown, and a usd limit is refused at the start."""
+    reserve_tokens: int | None = None
+    """What one call may use in the worst case, declared by a model whose output cap is not enforced."""
+    reserve_usd: Decimal | None = None
+    """The same in US dollars; also the way to put a price on calls that are not billed by token."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request, complete."""
+
+    instructions: str
+    transcript: Transcript
+    """Valid and without owed tool uses; read-only for the model."""
+    tools: tuple[ToolSpec, ...]
+    settings: Settings
+    max_output: int
+    """Output cap of this request in tokens, after the budget."""
+    deadline: float
+    """On the event loop's clock."""
+
+
+class Model(Protocol):
+    """One streamed call to a model."""
+
+    @property
+    def name(self) -> str:
+        """Stable and printable, such as `anthropic:claude-sonnet-5-5`."""
+        ...
+
+    @property
+    def profile(self) -> ModelProfile: ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        """Ask once.
+
+        Shape: any number of deltas and complete blocks, then exactly one `Reply` whose content is
+        the complete blocks in order.
+        Errors: `ModelUnavailable`, `ModelRejected`, `ModelProtocolError`; a stream that ends without
+        a `Reply` is a failed attempt. Cancellation passes through.
+        """
+        ...

@@ -1,0 +1,77 @@
+"""How a run ended: a value that knows everything it did.
+
+Nothing is raised for a limit, a refusal or a failure; whoever wants an exception asks for one with
+`raise_for_reason`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from remit.budget import Spend
+from remit.errors import Unfinished
+from remit.pending import Pending
+from remit.transcript import Transcript
+
+__all__ = ["Outcome", "Reason"]
+
+OutT_co = TypeVar("OutT_co", covariant=True)
+
+
+class Reason(StrEnum):
+    """Why a run ended. Stable strings; everything but `COMPLETED` says that the task is not done."""
+
+    COMPLETED = "completed"
+    STEP_BUDGET = "step_budget"
+    TOKEN_BUDGET = "token_budget"
+    COST_BUDGET = "cost_budget"
+    CALL_BUDGET = "call_budget"
+    DEADLINE = "deadline"
+    CANCELLED = "cancelled"
+    WAITING = "waiting"
+    VETOED = "vetoed"
+    REFUSED = "refused"
+    OUTPUT_TRUNCATED = "output_truncated"
+    CONTEXT_FULL = "context_full"
+    STALLED = "stalled"
+    INVALID_OUTPUT = "invalid_output"
+    EMPTY_REPLY = "empty_reply"
+    UNKNOWN_STOP = "unknown_stop"
+    MODEL_FAILED = "model_failed"
+    JOURNAL_FAILED = "journal_failed"
+    INTERNAL_ERROR = "internal_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[OutT_co]):
+    """What became of a run."""
+
+    run_id: str
+    reason: Reason
+    whose: str | None
+    """The account that ran out, by the name of its remit; None where no limit ended the run."""
+    text: str
+    """What the model said last: the answer, or as far as it came."""
+    output: OutT_co | None
+    """The typed output; the text where no type was asked for; None unless the run completed."""
+    transcript: Transcript
+    """Valid at once. For a waiting run it is a closed view that no model has seen."""
+    spend: Spend
+    pending: tuple[Pending, ...]
+    """What a waiting run waits for, children's included; else empty."""
+    error: str | None
+    """What went wrong, in words; None where nothing did."""
+    steps: int
+    """Model replies of this run that count as steps."""
+
+    @property
+    def completed(self) -> bool:
+        return self.reason is Reason.COMPLETED
+
+    def raise_for_reason(self) -> Outcome[OutT_co]:
+        """Return self if completed. Errors: `Unfinished`, which carries this outcome."""
+        if not self.completed:
+            raise Unfinished(self)
+        return self

@@ -1,0 +1,130 @@
+"""What a run waits for, and the words with which people and policies answer.
+
+Values only. A `Pending` binds one exact call; its token is handed out once, by the `Outcome` or the
+`confirm` callback, and stands nowhere else: the store keeps its hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+from remit.tools import Effect
+from remit.transcript import Transcript
+
+__all__ = [
+    "TOKENS",
+    "Allow",
+    "Confirm",
+    "ConfirmCallback",
+    "Decision",
+    "Guard",
+    "Pending",
+    "Policy",
+    "PolicyRequest",
+    "Refuse",
+    "Verdict",
+    "Veto",
+    "mint_token",
+    "token_hash",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """One thing that a run waits for."""
+
+    id: str
+    """Names it for whoever holds the store."""
+    kind: Literal["approval", "input", "result"]
+    run_id: str
+    """The run that waits; for a child it is the child's."""
+    path: tuple[str, ...]
+    """Names of the remits from the root down to the one that waits."""
+    tool: str
+    arguments: str
+    """The exact arguments as canonical JSON."""
+    summary: str
+    """What the person who decides is shown."""
+    token: str | None = field(repr=False)
+    """The single-use secret that decides it; None where it was minted by another process."""
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person decided."""
+
+    approve: bool
+    by: str
+    """Who decided."""
+    note: str = ""
+    """Told to the model when the call is refused."""
+    edit: Mapping[str, Any] | None = None
+    """Arguments of the host's own in place of the model's; the model is told."""
+
+
+ConfirmCallback: TypeAlias = Callable[[Pending], Awaitable[Decision]]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRequest:
+    """What a policy sees of a call."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    """As the model gave them, read losslessly."""
+    effect: Effect
+    deps: Any
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Nothing stands against it. Does not lift `effect="confirm"`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """It may not run; `why` is told to the model."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """A person decides; `summary` is what that person is shown."""
+
+    summary: str
+
+
+Verdict: TypeAlias = Allow | Refuse | Confirm
+Policy: TypeAlias = Callable[[PolicyRequest], Verdict | Awaitable[Verdict]]
+
+
+@dataclass(frozen=True, slots=True)
+class Veto:
+    """A guard's no: the run ends as `vetoed`."""
+
+    why: str
+
+
+Guard: TypeAlias = Callable[[Transcript], Awaitable[Veto | None]]
+
+
+def mint_token() -> str:
+    """A fresh secret of 256 bits."""
+    return secrets.token_urlsafe(32)
+
+
+def token_hash(token: str) -> bytes:
+    """What the store keeps of a token."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+TOKENS: Final[dict[str, str]] = {}
+"""Tokens that this process minted and nobody has used, by the id of their pending. Never written down."""

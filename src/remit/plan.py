@@ -1,0 +1,199 @@
+"""What a run does next. Pure: it reads the state and what there is room for, and decides.
+
+It awaits nothing and reads no clock but the one handed in, so that it can be tested by enumeration.
+`loop.py` carries the moves out. Every rule about when a run goes on and why it ends stands here, in the
+order in which it counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from remit.messages import StopReason
+from remit.outcome import Reason
+from remit.rows import Noted
+from remit.schedule import Footprint, shares
+from remit.stall import END_AT, TELL_AT
+from remit.state import CallState, Limit, RunState
+
+__all__ = ["Answer", "Ask", "Leave", "Move", "Room", "Stop", "Wait", "plan"]
+
+CUTS_ALLOWED = 1
+"""Replies cut by length in a row before the run ends (C3)."""
+EMPTIES_ALLOWED = 2
+"""Empty replies in a row before the run ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What surrounds the state at this instant: everything that `plan` may know beside it."""
+
+    now: datetime
+    limit: Limit | None = None
+    """What keeps a further step, and the hand-back after it, from being begun."""
+    closing: bool = True
+    """Whether the hand-back itself is wanted and still fits."""
+    cancelled: bool = False
+    detached: bool = False
+    queued: bool = False
+    """Input waits for its place behind the results (T5)."""
+    marks: tuple[Noted, ...] = ()
+    """Notes on budget and clock that are due (L6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Call the model, after these notes."""
+
+    notes: tuple[Noted, ...] = ()
+    closing: Limit | None = None
+    """The hand-back, and the limit that makes it necessary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Bring these calls of the open turn to their results."""
+
+    calls: tuple[CallState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing can be done until somebody decides."""
+
+    calls: tuple[CallState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The run is over."""
+
+    reason: Reason
+    whose: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Hand the run over as it is: it stays resumable."""
+
+
+Move: TypeAlias = Ask | Answer | Wait | Stop | Leave
+
+
+def plan(state: RunState, room: Room) -> Move:
+    """The next move. The order of the rules is the order of the promises."""
+    if room.cancelled:
+        return Stop(Reason.CANCELLED)
+    if state.vetoed is not None:
+        return Stop(Reason.VETOED, error=state.vetoed)
+    if room.detached:
+        return Leave()
+    if state.calls:
+        return _turn(state, room)
+    if state.limit is not None:
+        return Stop(state.limit.reason, state.limit.whose)
+    if state.failure is not None:
+        return Stop(Reason.MODEL_FAILED, error=state.failure)
+    return _after_reply(state, room) or _begin(state, room)
+
+
+def _turn(state: RunState, room: Room) -> Move:
+    """Calls are owed: those that can move do; where none can, the run waits."""
+    ready = ready_calls(state, room.now)
+    return Answer(ready) if ready else Wait(tuple(c for c in state.calls if not c.settled))
+
+
+def ready_calls(state: RunState, now: datetime) -> tuple[CallState, ...]:
+    """The open calls that something can be done for, in call order.
+
+    A call that waits holds up the later ones that share a declared resource with it, and no others (E6).
+    """
+    ready: list[CallState] = []
+    held_up: list[Footprint] = []
+    for call in state.calls:
+        if call.settled:
+            continue
+        if call.waits(now) or any(shares(call.footprint, other) for other in held_up):
+            held_up.append(call.footprint)
+        else:
+            ready.append(call)
+    return tuple(ready)
+
+
+def _after_reply(state: RunState, room: Room) -> Stop | None:
+    """What the newest reply itself says about going on."""
+    reply = state.reply
+    if reply is None or not reply.whole:
+        return None
+    if state.final and not room.queued:
+        return Stop(Reason.COMPLETED)
+    match reply.stop_reason:
+        case StopReason.REFUSAL | StopReason.FILTER:
+            return Stop(Reason.REFUSED)
+        case StopReason.CONTEXT:
+            return Stop(Reason.CONTEXT_FULL)
+        case StopReason.UNKNOWN if state.empties == 0 or state.empties > EMPTIES_ALLOWED:
+            return Stop(Reason.UNKNOWN_STOP)
+        case _ if state.cuts > CUTS_ALLOWED:
+            return Stop(Reason.OUTPUT_TRUNCATED)
+        case _ if state.empties > EMPTIES_ALLOWED:
+            return Stop(Reason.EMPTY_REPLY)
+        case _ if state.stall.repetitions >= END_AT:
+            return Stop(Reason.STALLED)
+        case _:
+            return None
+
+
+def _begin(state: RunState, room: Room) -> Move:
+    """Begin a step, or the hand-back, or end at the limit."""
+    limit = state.denied or room.limit
+    if limit is None:
+        return Ask((*_notes(state, room), *room.marks))
+    if room.closing and state.reply is not None:
+        return Ask((_closing_note(limit),), closing=limit)
+    return Stop(limit.reason, limit.whose)
+
+
+def _notes(state: RunState, room: Room) -> tuple[Noted, ...]:
+    """What the harness tells the model before this step, in a fixed order."""
+    notes: list[Noted] = []
+    if state.untold is not None:
+        notes.append(Noted(state.untold, _UNTOLD[state.untold]))
+    if state.stall.repetitions == TELL_AT:
+        notes.append(Noted("stall", _STALL))
+    last = state.transcript.last
+    answered_last = last is not None and last.role == "assistant"
+    paused = state.reply is not None and state.reply.stop_reason is StopReason.PAUSE
+    if answered_last and not paused and not notes and not room.queued:
+        notes.append(Noted("continue", _CONTINUE))
+    return tuple(notes)
+
+
+def _closing_note(limit: Limit) -> Noted:
+    return Noted(f"closing:{limit}", _CLOSING.format(_LIMIT_WORDS[limit.reason]))
+
+
+_UNTOLD = {
+    "cut": "Your reply was cut off by the output limit, and none of its tool calls ran. "
+    "Go on in smaller parts.",
+    "empty": "Your reply was empty. Call a tool or answer in text.",
+}
+_STALL = (
+    "You have now made the same calls with the same results three times. "
+    "Repeating them again will end the run: do something else, or answer with what you have."
+)
+_CONTINUE = "Go on with the task."
+_CLOSING = (
+    "{} No more tools will be run. Answer now, with what you have; say what is done and what is "
+    "still open."
+)
+_LIMIT_WORDS = {
+    Reason.STEP_BUDGET: "The step limit of this task is reached.",
+    Reason.TOKEN_BUDGET: "The token limit of this task is reached.",
+    Reason.COST_BUDGET: "The cost limit of this task is reached.",
+    Reason.CALL_BUDGET: "The limit on tool calls of this task is reached.",
+    Reason.DEADLINE: "The time for this task is nearly over.",
+}

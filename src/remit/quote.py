@@ -1,0 +1,89 @@
+"""What the next model call may cost: how much to reserve, and how long the reply may be.
+
+Pure arithmetic over what is left (L2). The output cap is lowered to what is affordable, but not below a
+floor under which a reply would not be worth asking for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from remit.budget import Amount, Dimension, Left
+from remit.messages import Usage
+from remit.models.base import ModelProfile
+
+__all__ = ["CLOSING_OUTPUT", "OUTPUT_FLOOR", "Quote", "cost_of", "quote", "worst_case"]
+
+OUTPUT_FLOOR = 1_024
+"""Tokens of output below which a step is not begun, unless the user's own cap is lower."""
+CLOSING_OUTPUT = 1_024
+"""Tokens of output of the hand-back."""
+_MILLION = Decimal(1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """An affordable call."""
+
+    amount: Amount
+    """To be reserved."""
+    max_output: int
+    """Output cap in tokens."""
+
+
+def quote(
+    profile: ModelProfile, *, prompt: int, cap: int, floor: int, left: Left, steps: int
+) -> Quote | Dimension:
+    """The largest affordable call with at most `cap` and at least `floor` tokens of output.
+
+    Units: tokens; `prompt` is the estimated prompt, `steps` 1 for a step and 0 for the hand-back.
+    Returns the dimension that lacks room where there is no such call.
+    """
+    if left.steps < steps:
+        return "steps"
+    affordable = cap
+    if profile.reserve_tokens is None:
+        affordable = min(affordable, left.tokens - prompt)
+        if affordable < floor:
+            return "tokens"
+    elif left.tokens < profile.reserve_tokens:
+        return "tokens"
+    if left.usd is not None:
+        if profile.reserve_usd is not None:
+            if left.usd < profile.reserve_usd:
+                return "usd"
+        elif profile.price is not None and profile.price.output > 0:
+            rest = left.usd - _prompt_cost(profile, prompt)
+            affordable = min(affordable, int(rest * _MILLION / profile.price.output))
+            if affordable < floor:
+                return "usd"
+    return Quote(worst_case(profile, prompt=prompt, output=affordable, steps=steps), affordable)
+
+
+def worst_case(profile: ModelProfile, *, prompt: int, output: int, steps: int) -> Amount:
+    """What a call with this prompt and output cap may use at most."""
+    tokens = prompt + output if profile.reserve_tokens is None else profile.reserve_tokens
+    if profile.reserve_usd is not None:
+        usd = profile.reserve_usd
+    elif profile.price is not None:
+        usd = _prompt_cost(profile, prompt) + profile.price.output * output / _MILLION
+    else:
+        usd = Decimal(0)
+    return Amount(steps=steps, tokens=tokens, usd=usd)
+
+
+def cost_of(profile: ModelProfile, usage: Usage, stated: Decimal | None) -> Decimal:
+    """What a call did cost: as the provider states it, else by the model's price."""
+    if stated is not None:
+        return stated
+    return Decimal(0) if profile.price is None else profile.price.cost(usage)
+
+
+def _prompt_cost(profile: ModelProfile, prompt: int) -> Decimal:
+    """Every prompt token at the dearest rate it may be billed at."""
+    price = profile.price
+    if price is None:
+        return Decimal(0)
+    dearest = max(rate for rate in (price.input, price.cache_write) if rate is not None)
+    return dearest * prompt / _MILLION

@@ -1,0 +1,90 @@
+"""The writing side of a run's journal: apply a row, queue it, make it durable.
+
+The loop says `write` for everything that happens and `commit` where it must be durable before it goes on.
+Rows are applied when they are written, so that the state never lags; they are encoded once and leave
+in one transaction per commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from remit.rows import Row, encode_row
+from remit.state import RunState
+from remit.store.base import Journal, Lease, NewProposal, NewRow, Posted, RunStatus
+
+__all__ = ["Record"]
+
+
+class Record:
+    """What one activation writes."""
+
+    def __init__(self, state: RunState, store: Journal, lease: Lease) -> None:
+        self.store = store
+        self._state = state
+        self._lease = lease
+        self._rows: list[NewRow] = []
+        self._proposals: list[NewProposal] = []
+        self._committing: asyncio.Future[None] | None = None
+        self._taken = 0
+        self._inbox_max = 0
+
+    def write(self, row: Row) -> None:
+        """Apply a row and queue it for the next commit."""
+        self._state.apply(row)
+        self._rows.append(NewRow(row.kind, encode_row(row)))
+
+    def propose(self, proposal: NewProposal) -> None:
+        """Queue a proposal: it becomes decidable with the rows that are queued now."""
+        self._proposals.append(proposal)
+
+    async def commit(self, *, wave: bool = False) -> None:
+        """Make everything written so far durable.
+
+        `wave`: others are about to commit at this very turn of the event loop; one transaction serves
+        them all.
+        Errors: `JournalError`.
+        """
+        while self._rows or self._committing is not None:
+            if self._committing is not None:
+                await asyncio.shield(self._committing)
+                continue
+            committing = self._committing = asyncio.get_running_loop().create_future()
+            try:
+                if wave:
+                    await asyncio.sleep(0)
+                await self._append("running")
+            finally:
+                self._committing = None
+                committing.set_result(None)
+
+    async def close(self, status: RunStatus) -> bool:
+        """Commit under a new status. False where the run meant to wait but the inbox has something."""
+        await self.commit()
+        return await self._append(status) == status
+
+    async def release(self) -> None:
+        """Give the lease back."""
+        await self.store.release(self._lease)
+
+    async def inbox(self, *, poll: bool = False) -> Sequence[Posted]:
+        """What outsiders left and nobody has taken yet. It counts as taken with the next commit.
+
+        `poll`: ask the store even if the last commit told of nothing new.
+        """
+        if not poll and self._inbox_max <= self._taken:
+            return ()
+        posts = await self.store.inbox(self._lease.run_id, self._taken)
+        if posts:
+            self._taken = posts[-1].id
+        return posts
+
+    async def _append(self, status: RunStatus) -> RunStatus:
+        rows, self._rows = self._rows, []
+        proposals, self._proposals = self._proposals, []
+        control = await self.store.append(
+            self._lease, rows, status=status, proposals=proposals, taken=self._taken
+        )
+        self._inbox_max = control.inbox_max
+        return control.status

@@ -1,0 +1,452 @@
+"""The face: `Remit`, what other libraries call an agent.
+
+A frozen value that says who is asked, with which tools, under which limits. `run`, `stream`, `resume` and
+`decide` are what there is to do with it. It checks what can be checked before anything is sent; how a run
+comes to be executed is `activation.py`'s, the loop itself `loop.py`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final, Generic, TypeVar
+
+from remit import activation
+from remit.activation import Activation, Host, Request
+from remit.budget import Limits
+from remit.config import GRACE_SECONDS, Config, Instructions, Note
+from remit.current import CURRENT, Frame
+from remit.errors import ConfigurationError
+from remit.events import Listener
+from remit.live import Live, content_of, see_through
+from remit.messages import ResultContent
+from remit.models.base import Model, Settings
+from remit.outcome import Outcome
+from remit.pending import TOKENS, ConfirmCallback, Decision, Guard, Policy, mint_token, token_hash
+from remit.run import write_decision
+from remit.store.base import Journal
+from remit.store.memory import MemoryStore
+from remit.tools import Call, Tool, resolve
+from remit.transcript import Transcript
+from remit.workers import ThreadWorkers, Workers
+
+__all__ = ["Remit", "Runtime"]
+
+Deps = TypeVar("Deps")
+T = TypeVar("T")
+
+Prompt = str | ResultContent | tuple[ResultContent, ...]
+
+_WORKERS: Final = ThreadWorkers()
+"""The blocking functions of this process run here; no thread is started before the first."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """The surroundings of runs. Tests put simulated ones in their place."""
+
+    workers: Workers = _WORKERS
+    now: Callable[[], datetime] = _utc_now
+    """Calendar time, aware."""
+    grace: float = GRACE_SECONDS
+    """Seconds for which a body that was cancelled is waited for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remit(Generic[Deps]):
+    """What you delegate, and the limits you delegate it under."""
+
+    name: str
+    """Names it in outcomes, events and budgets; stored runs belong to it."""
+    model: Model
+    limits: Limits
+    """What one run may use. There is no default: unlimited is not on offer."""
+    tools: Iterable[Tool[..., Any]] = ()
+    instructions: Instructions = ""
+    """The system text, or a function of the deps or of nothing, evaluated once for each run."""
+    settings: Settings = field(default_factory=Settings)
+    policy: Policy | None = None
+    """Asked about every call. Raising is a refusal."""
+    guards: tuple[Guard, ...] = ()
+    """Checks that run beside each model call and can veto it."""
+    confirm: ConfirmCallback | None = None
+    """Decides proposals in process, for a terminal; without it a run waits."""
+    notes: tuple[Note, ...] = ()
+    """Asked before each step; text that changed is told to the model."""
+    show_budget: bool = False
+    """Tell the model what is left at 50, 25 and 10 percent."""
+    hand_back: bool = True
+    """At a limit, make one closing call so that the work comes back in words."""
+    store: Journal = field(default_factory=MemoryStore)
+    """Where runs are kept; by default in memory, for this remit alone."""
+    runtime: Runtime = field(default_factory=Runtime)
+    _config: Config = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check(self)
+        tools = resolve(self.tools)
+        object.__setattr__(self, "tools", tuple(tools.values()))
+        config = Config(
+            name=self.name,
+            model=self.model,
+            tools=tools,
+            specs=tuple(tool.spec for tool in tools.values()),
+            instructions=self.instructions,
+            limits=self.limits,
+            settings=self.settings,
+            policy=self.policy,
+            guards=tuple(self.guards),
+            confirm=self.confirm,
+            notes=tuple(self.notes),
+            show_budget=self.show_budget,
+            hand_back=self.hand_back,
+            grace=self.runtime.grace,
+            now=self.runtime.now,
+        )
+        object.__setattr__(self, "_config", config)
+
+    # Running
+
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        history: Transcript | None = None,
+        run_id: str | None = None,
+        deps: Deps | None = None,
+        limits: Limits | None = None,
+        model: Model | None = None,
+        settings: Settings | None = None,
+        tags: Mapping[str, str] | None = None,
+        detached: bool = False,
+    ) -> Outcome[str]:
+        """Run the loop to an outcome.
+
+        `history` is a transcript to go on from. `run_id` makes the start idempotent: the same id and prompt
+        again attach to the live run, resume a dead one, or return the stored outcome. `limits` narrow those
+        of this remit. Inside a tool body the run is a child of that call, unless `detached`.
+        Errors: `ConfigurationError` and `RunBusy`, before anything is sent; then only cancellation, after
+        the run was closed and its end journaled.
+        """
+        started = await self._start(
+            prompt,
+            history=history,
+            run_id=run_id,
+            deps=deps,
+            limits=limits,
+            model=model,
+            settings=settings,
+            tags=tags,
+            detached=detached,
+        )
+        return await see_through(started.task, started.run)
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self,
+        prompt: Prompt,
+        *,
+        history: Transcript | None = None,
+        run_id: str | None = None,
+        deps: Deps | None = None,
+        limits: Limits | None = None,
+        model: Model | None = None,
+        settings: Settings | None = None,
+        tags: Mapping[str, str] | None = None,
+        detached: bool = False,
+    ) -> AsyncGenerator[Live[str]]:
+        """The same as `run`, with the run in your hands while it lasts.
+
+        Leaving the block waits for the end; leaving it by an exception cancels the run.
+        """
+        live: Live[str] = Live()
+        started = await self._start(
+            prompt,
+            history=history,
+            run_id=run_id,
+            deps=deps,
+            limits=limits,
+            model=model,
+            settings=settings,
+            tags=tags,
+            detached=detached,
+            listeners=(live.hear,),
+        )
+        live.begin(started.run, started.task)
+        try:
+            yield live
+        except BaseException:
+            await live.cancel()
+            raise
+        await live.join()
+
+    def run_sync(
+        self,
+        prompt: Prompt,
+        *,
+        history: Transcript | None = None,
+        run_id: str | None = None,
+        deps: Deps | None = None,
+        limits: Limits | None = None,
+        model: Model | None = None,
+        settings: Settings | None = None,
+        tags: Mapping[str, str] | None = None,
+        detached: bool = False,
+    ) -> Outcome[str]:
+        """`run` for code without an event loop; inside a running one it uses a private thread."""
+        return _in_sync(
+            self.run(
+                prompt,
+                history=history,
+                run_id=run_id,
+                deps=deps,
+                limits=limits,
+                model=model,
+                settings=settings,
+                tags=tags,
+                detached=detached,
+            )
+        )
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        deps: Deps | None = None,
+        limits: Limits | None = None,
+        reopen: bool = False,
+    ) -> Outcome[str]:
+        """Go on with a run where there is anything to go on with; else return its outcome as it stands.
+
+        `limits` are new totals for a run that a limit ended. `reopen` takes up a cancelled one.
+        Errors: `ConfigurationError` for an unknown run or another remit's, `RunBusy`, `JournalError`.
+        """
+        host = self._host(detached=False, listeners=())
+        resumed = await activation.resume(
+            self._config, host, run_id, deps, limits=limits, reopen=reopen
+        )
+        return await see_through(resumed.task, resumed.run)
+
+    async def outcome(self, run_id: str) -> Outcome[str]:
+        """How a run ended or what it waits for; of a live run, once it has.
+
+        Errors: `ConfigurationError` for an unknown run.
+        """
+        host = self._host(detached=True, listeners=())
+        return await (await activation.look(host, run_id)).task
+
+    async def cancel(self, run_id: str) -> Outcome[str]:
+        """End a run wherever it stands, and wait until it is closed.
+
+        Errors: `ConfigurationError` for an unknown run, `RunBusy` where another process executes it.
+        """
+        host = self._host(detached=True, listeners=())
+        return await (await activation.cancel(self._config, host, run_id)).task
+
+    @property
+    def live_runs(self) -> tuple[str, ...]:
+        """Ids of the runs of this store that this process executes now."""
+        return activation.live_runs(self.store)
+
+    # Deciding
+
+    async def decide(
+        self,
+        token: str | None = None,
+        *,
+        approve: bool,
+        by: str,
+        id: str | None = None,  # noqa: A002 - the field's name
+        note: str = "",
+        edit: Mapping[str, Any] | None = None,
+        arguments_hash: str | None = None,
+    ) -> str:
+        """Decide a proposal, once. Returns the id of the run that waits for it; `resume` goes on with that.
+
+        Whoever holds the store may name the proposal by `id` instead of its token, and may state the hash of
+        the arguments that were shown. `edit` puts the host's own arguments in place of the model's, who
+        is told; `note` goes with a refusal.
+        Errors: `DecisionError`; `ConfigurationError` inside a tool body: what the model can reach decides nothing.
+        """
+        if CURRENT.get() is not None:
+            raise ConfigurationError("nothing is decided inside a tool body")
+        if (token is None) == (id is None):
+            raise ConfigurationError("name the proposal by its token or by id=, not both")
+        if not by:
+            raise ConfigurationError("by= names whoever decides")
+        if edit is not None and not approve:
+            raise ConfigurationError("edit= goes with approve=True")
+        run_id = await self.store.decide(
+            token_hash=None if token is None else token_hash(token),
+            pending_id=id,
+            arguments_hash=arguments_hash,
+            decision=write_decision(Decision(approve, by, note, edit)),
+            now=self.runtime.now(),
+        )
+        _forget_token(token, id)
+        return run_id
+
+    async def new_token(self, id: str) -> str:  # noqa: A002 - the field's name
+        """Mint a token for an open proposal; the last one is void. Errors: `DecisionError`."""
+        if CURRENT.get() is not None:
+            raise ConfigurationError("no token is minted inside a tool body")
+        token = mint_token()
+        await self.store.renew(id, token_hash(token))
+        TOKENS[id] = token
+        return token
+
+    # Deriving
+
+    def as_tool(
+        self, name: str, description: str, *, limits: Limits, reserve: bool = False
+    ) -> Tool[..., Any]:
+        """This remit as a tool of another: one argument, `task`, is the prompt of a child run.
+
+        `limits` are the child's ceiling; it spends out of its parent. `reserve` sets the whole share aside
+        when the call begins. In doubt after a crash the child is resumed, not run again (E1).
+        """
+
+        async def delegate(arguments: dict[str, Any], call: Call[Any]) -> Outcome[str]:
+            started = await self._start(
+                arguments["task"], deps=call.deps, limits=limits, reserve=reserve
+            )
+            return await see_through(started.task, started.run)
+
+        handler: Callable[..., Any] = delegate
+        return Tool[..., Any].from_schema(
+            name=name,
+            description=description,
+            parameters={
+                "type": "object",
+                "properties": {"task": {"type": "string", "description": "What is to be done."}},
+                "required": ["task"],
+            },
+            handler=handler,
+            effect="idempotent",
+            timeout=limits.seconds + 4 * self.runtime.grace,
+            resource=(),
+        )
+
+    def replace(
+        self,
+        *,
+        name: str | None = None,
+        model: Model | None = None,
+        tools: Iterable[Tool[..., Any]] | None = None,
+        limits: Limits | None = None,
+        instructions: Instructions | None = None,
+        settings: Settings | None = None,
+    ) -> Remit[Deps]:
+        """A copy with some parts changed; it keeps the store."""
+        changed = {
+            "name": name,
+            "model": model,
+            "tools": tools,
+            "limits": limits,
+            "instructions": instructions,
+            "settings": settings,
+        }
+        return replace(self, **{key: value for key, value in changed.items() if value is not None})
+
+    # Small parts
+
+    async def _start(
+        self,
+        prompt: Prompt,
+        *,
+        history: Transcript | None = None,
+        run_id: str | None = None,
+        deps: Any = None,
+        limits: Limits | None = None,
+        model: Model | None = None,
+        settings: Settings | None = None,
+        tags: Mapping[str, str] | None = None,
+        detached: bool = False,
+        reserve: bool = False,
+        listeners: tuple[Listener, ...] = (),
+    ) -> Activation:
+        config = self._config
+        if model is not None or settings is not None:
+            config = replace(
+                config, model=model or config.model, settings=settings or config.settings
+            )
+        if run_id == "":
+            raise ConfigurationError("run_id is empty: leave it out to get a fresh one")
+        request = Request(
+            prompt=content_of(prompt),
+            history=history,
+            run_id=run_id,
+            deps=deps,
+            limits=self.limits if limits is None else self.limits.narrowed(limits),
+            tags=tags or {},
+            reserve=reserve,
+        )
+        return await activation.start(
+            config, self._host(detached=detached, listeners=listeners), request
+        )
+
+    def _host(self, *, detached: bool, listeners: tuple[Listener, ...]) -> Host:
+        frame = None if detached else _frame()
+        if frame is None:
+            return Host(self.store, self.runtime.workers, listeners)
+        # A child is kept where its parent is, so that one store knows the whole tree.
+        return Host(frame.store, self.runtime.workers, (*listeners, *frame.listeners), frame)
+
+
+def _frame() -> Frame | None:
+    """The call around. Errors: `ConfigurationError` where it has already got its result."""
+    frame = CURRENT.get()
+    if frame is not None and frame.over:
+        raise ConfigurationError(
+            f"the call {frame.key!r} has ended: nothing may start inside it any more"
+        )
+    return frame
+
+
+def _check(remit: Remit[Any]) -> None:
+    """What can be wrong before anything is sent. Errors: `ConfigurationError`."""
+    if not remit.name or len(remit.name) > 200:
+        raise ConfigurationError("name= is a short text that stands for this remit in its records")
+    if not isinstance(remit.limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+        raise ConfigurationError(
+            "limits= takes a remit.Limits(steps=..., tokens=..., seconds=...); there is no default"
+        )
+
+
+def _forget_token(token: str | None, pending_id: str | None) -> None:
+    for known, value in list(TOKENS.items()):
+        if known == pending_id or value == token:
+            TOKENS.pop(known, None)
+
+
+def _in_sync(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end from synchronous code."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    ends: list[T | BaseException] = []
+    context = contextvars.copy_context()
+
+    def target() -> None:
+        try:
+            ends.append(context.run(asyncio.run, work))
+        except BaseException as error:  # noqa: BLE001 - carried over to the thread that waits
+            ends.append(error)
+
+    thread = threading.Thread(target=target, name="remit run_sync", daemon=True)
+    thread.start()
+    thread.join()
+    end = ends[0]
+    if isinstance(end, BaseException):
+        raise end
+    return end

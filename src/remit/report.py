@@ -1,0 +1,88 @@
+"""From a state to an `Outcome`: the same for a run that ends now and for one that ended long ago."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from remit.budget import Spend, Totals
+from remit.dispatch.approval import pending_of
+from remit.messages import Status
+from remit.outcome import Outcome, Reason
+from remit.pending import Pending
+from remit.rows import decode_row
+from remit.state import RunState
+from remit.store.base import Journal
+from remit.transcript import Slot
+
+__all__ = ["outcome_of", "pendings_of", "read_state", "stored_outcome"]
+
+
+async def read_state(store: Journal, run_id: str) -> RunState:
+    """Rebuild a state from its rows. Errors: `JournalError`."""
+    rows = await store.read(run_id)
+    return RunState(run_id, [decode_row(row.kind, row.body) for row in rows])
+
+
+def outcome_of(
+    state: RunState,
+    reason: Reason,
+    *,
+    whose: str | None = None,
+    error: str | None = None,
+    pending: tuple[Pending, ...] = (),
+) -> Outcome[Any]:
+    """What a state amounts to. The transcript is a closed copy, valid at once (T2)."""
+    completed = reason is Reason.COMPLETED
+    return Outcome(
+        run_id=state.run_id,
+        reason=reason,
+        whose=whose,
+        text=state.text,
+        output=state.text if completed else None,
+        transcript=state.transcript.closed(_left_open(state)),
+        spend=_spend(state),
+        pending=pending,
+        error=error,
+        steps=state.steps,
+    )
+
+
+async def stored_outcome(store: Journal, state: RunState) -> Outcome[Any]:
+    """The outcome of a run that nobody executes now: as it ended, or waiting."""
+    ended = state.ended
+    if ended is not None:
+        return outcome_of(state, Reason(ended.reason), whose=ended.whose, error=ended.error)
+    return outcome_of(state, Reason.WAITING, pending=await pendings_of(store, state))
+
+
+async def pendings_of(store: Journal, state: RunState) -> tuple[Pending, ...]:
+    """What an idle run waits for, in call order; for a call that waits for a child, the child's."""
+    found: list[Pending] = []
+    for call in state.calls:
+        if call.settled:
+            continue
+        if call.awaits is not None:
+            found.extend(await pendings_of(store, await read_state(store, call.awaits)))
+        elif call.proposal is not None and call.decision is None and not call.withdrawn:
+            found.append(pending_of(state.run_id, state.opened.path, call))
+    return tuple(found)
+
+
+def _left_open(state: RunState) -> Any:
+    """The words for slots that a waiting run leaves open: nothing ran, unless it was started."""
+    waiting = {call.use.id for call in state.calls if call.started is None or call.awaits}
+
+    def words(slot: Slot) -> tuple[str, Status]:
+        if slot.use.id in waiting:
+            return "Left pending: it waits for a decision and has not run.", Status.NOT_STARTED
+        return "Interrupted: it may have taken effect.", Status.UNKNOWN
+
+    return words
+
+
+def _spend(state: RunState) -> Spend:
+    def timed(totals: Totals) -> Totals:
+        return replace(totals, seconds=state.seconds)
+
+    return Spend(timed(state.own), timed(state.tree), state.overshoot, state.estimated)

@@ -1,0 +1,381 @@
+"""One run while it is executed: state, record, account and clock in one place.
+
+`Run` makes no decision and enters no body. The actors (`asking.py`, `dispatch.py`) act on it, and `plan` is
+told through `room` what there is room for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from remit.budget import ZERO, Budget, Exhausted
+from remit.canonical import arguments_hash, call_key, decode, encode
+from remit.clock import RunClock
+from remit.config import Config
+from remit.current import Frame
+from remit.errors import JournalError
+from remit.events import Event, EventKind, Listener
+from remit.guards import Guards
+from remit.marks import budget_note
+from remit.messages import ResultContent, ToolUse
+from remit.models.base import ToolSpec
+from remit.outcome import Reason
+from remit.pending import ConfirmCallback, Decision
+from remit.plan import Room
+from remit.quote import CLOSING_OUTPUT, OUTPUT_FLOOR, Quote, quote, worst_case
+from remit.record import Record
+from remit.resources import Path
+from remit.rows import Asked, Decided, Late, Vetoed, Withdrawn, content_from_json
+from remit.state import Limit, RunState
+from remit.store.base import Posted
+from remit.supervise import Halt
+from remit.tools import Arguments, BadArguments, Tool
+from remit.workers import Workers
+
+if TYPE_CHECKING:
+    from remit.dispatch.gate import Passage
+
+__all__ = ["LIMIT_REASONS", "Intents", "Prepared", "Run", "limit_of", "write_decision"]
+
+LIMIT_REASONS = {
+    "steps": Reason.STEP_BUDGET,
+    "calls": Reason.CALL_BUDGET,
+    "tokens": Reason.TOKEN_BUDGET,
+    "usd": Reason.COST_BUDGET,
+}
+_DEFAULT_OUTPUT = 8_192
+"""Output cap in tokens where the settings name none."""
+
+Prepared: TypeAlias = tuple[Tool[..., Any], Arguments] | BadArguments | None
+"""What a tool made of the arguments of a call; None for an unknown tool."""
+
+
+class Intents:
+    """The keys of the calls of one reply (E2), given one by one while it may still be streamed.
+
+    A call that repeats one whose outcome is unknown gets that one's key (E4); one repeat resolves one doubt.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._counts: dict[str, int] = {}
+
+    def add(self, use: ToolUse) -> Asked:
+        """The intent of the next call; without a key where no call comes about."""
+        state = self._run.state
+        prepared = self._run.prepare(use, use.arguments)
+        if not isinstance(prepared, tuple):
+            return Asked(None)
+        tool, arguments = prepared
+        digest = arguments_hash(arguments.given)
+        called = f"{tool.name}:{digest[:16]}"
+        n = self._counts[called] = self._counts.get(called, 0) + 1
+        doubts = state.transcript.doubts.get(called, ())
+        repeats = n <= len(doubts)
+        key = (
+            doubts[n - 1]
+            if repeats
+            else call_key(state.run_id, state.steps + 1, tool.name, digest, n)
+        )
+        return Asked(key, repeats, tool.footprint(arguments.values))
+
+
+class Run:
+    """One activation of one run."""
+
+    def __init__(
+        self,
+        config: Config,
+        state: RunState,
+        record: Record,
+        *,
+        workers: Workers,
+        deps: Any,
+        frame: Frame | None,
+        listeners: Sequence[Listener],
+    ) -> None:
+        self.config = config
+        self.state = state
+        self.record = record
+        self.workers = workers
+        self.deps = deps
+        self.frame = frame
+        self.listeners = tuple(listeners)
+        self.loop = asyncio.get_running_loop()
+        self.halt = Halt(self.loop)
+        self.guards = Guards(config.guards, self._veto)
+        self.path = Path(None if frame is None else frame.path)
+        if frame is None:
+            self.budget = Budget(config.name, state.limits)
+            self.budget.restore(
+                state.own, state.tree, overshoot=state.overshoot, estimated=state.estimated
+            )
+        else:
+            self.budget = frame.adopt(
+                config.name, state.limits, state.own, state.tree, estimated=state.estimated
+            )
+            frame.halts.append(self.halt)
+        self.clock = RunClock(
+            config.name,
+            state.limits,
+            before=state.seconds,
+            hand_back=config.hand_back,
+            frame=frame,
+            time=self.loop.time,
+            now=config.now,
+        )
+        self.queue: deque[tuple[ResultContent, ...]] = deque()
+        """Input that waits for its place behind the results (T5)."""
+        self.early: dict[str, Passage] = {}
+        """Reads of the newest reply that began while it was still written."""
+        self.remembering: dict[str, asyncio.Future[None]] = {}
+        """Deterministic calls that are being executed, by what they are remembered as."""
+        self.quick: dict[str, bool] = {}
+        """Deterministic functions, and whether they were measured to be quick."""
+        self._prepared: dict[tuple[str, str], Prepared] = {}
+        if self.confirm is not None:
+            for call in state.calls:
+                call.ask_again = call.open_to_decision(self.clock.utc())
+        self._fixed_tokens = _estimate(config.specs) + len(state.opened.instructions) // 4
+
+    # What `plan` is told
+
+    def room(self) -> Room:
+        """What there is room for at this instant."""
+        limit = None if self.state.calls else self._time_limit() or self._quote_limit()
+        return Room(
+            self.config.now(),
+            limit=limit,
+            closing=limit is None or self._closing_fits(),
+            cancelled=self.halt.cause == "cancelled",
+            detached=self.halt.cause == "detached",
+            queued=bool(self.queue),
+            marks=() if limit or not self.config.show_budget else self._marks(),
+        )
+
+    def quote(self, *, closing: bool) -> Quote | Limit:
+        """What the next model call may cost, or the limit that forbids it."""
+        cap = self._output_cap
+        cap, floor = (
+            (min(cap, CLOSING_OUTPUT), min(cap, CLOSING_OUTPUT // 4))
+            if closing
+            else (cap, min(cap, OUTPUT_FLOOR))
+        )
+        profile, prompt, steps = self.config.model.profile, self.prompt_tokens, 0 if closing else 1
+        left = self.budget.left(held=closing)
+        found = quote(profile, prompt=prompt, cap=cap, floor=floor, left=left, steps=steps)
+        if isinstance(found, Quote):
+            return found
+        least = worst_case(profile, prompt=prompt, output=floor, steps=steps)
+        refused = self.budget.reserve(least, held=closing)
+        if isinstance(refused, Exhausted):
+            return limit_of(refused)
+        refused.refund()
+        return Limit(LIMIT_REASONS[found], self.budget.name)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of the next prompt: what the provider counted last, and an estimate of the rest."""
+        if self.state.context_tokens:
+            return self.state.context_tokens + self.state.growth
+        return self._fixed_tokens + self.state.transcript.tokens
+
+    @property
+    def tools_until(self) -> float:
+        """When tools, and the model calls of steps, are cut."""
+        return self.clock.ends_at - self.clock.kept(self.state.latencies)
+
+    @property
+    def _output_cap(self) -> int:
+        wanted = self.config.settings.max_output or _DEFAULT_OUTPUT
+        return min(wanted, self.config.model.profile.max_output)
+
+    def _time_limit(self) -> Limit | None:
+        end, whose = self.clock.end()
+        in_time = self.loop.time() < end - self.clock.kept(self.state.latencies)
+        return None if in_time else Limit(Reason.DEADLINE, whose)
+
+    def _quote_limit(self) -> Limit | None:
+        self._hold_back()
+        found = self.quote(closing=False)
+        return found if isinstance(found, Limit) else None
+
+    def _hold_back(self) -> None:
+        """Keep what the hand-back will need, as far as can be seen from here (L5)."""
+        wanted = self.config.hand_back and self.state.limit is None
+        output = min(self._output_cap, CLOSING_OUTPUT)
+        self.budget.hold(
+            worst_case(
+                self.config.model.profile,
+                prompt=self.prompt_tokens + output,
+                output=output,
+                steps=0,
+            )
+            if wanted
+            else ZERO
+        )
+
+    def _closing_fits(self) -> bool:
+        return (
+            self.config.hand_back
+            and self.loop.time() < self.clock.ends_at
+            and isinstance(self.quote(closing=True), Quote)
+        )
+
+    def _marks(self) -> tuple[Any, ...]:
+        return budget_note(
+            self.state.limits,
+            self.budget.spend.tree,
+            seconds_left=self.clock.ends_at - self.loop.time(),
+            told=self.state.told,
+        )
+
+    # Outsiders
+
+    async def hear(self, *, poll: bool = False) -> None:
+        """Take in what outsiders left for this run; `poll` as in `Record.inbox`."""
+        for posted in await self.record.inbox(poll=poll):
+            self._take(posted)
+
+    def _take(self, posted: Posted) -> None:
+        match posted.kind:
+            case "cancel":
+                self.halt.set("cancelled")
+            case "input":
+                self.queue.append(content_from_json(decode(posted.body)))
+            case "decision":
+                self.decide(*_read_decision(posted.body))
+            case "withdraw":
+                pending_id = decode(posted.body)["pending_id"]
+                if self.state.proposed(pending_id) is not None:
+                    self.record.write(Withdrawn(pending_id))
+            case "late":
+                late = Late.from_json(decode(posted.body))
+                if late.key not in self.state.late:
+                    self.record.write(late)
+                    self.emit("late_outcome", {"key": late.key, "status": late.status.value})
+
+    def decide(self, pending_id: str, decision: Decision) -> None:
+        """Record a decision, unless its call is gone: then there is nothing left to decide."""
+        call = self.state.proposed(pending_id)
+        if call is None or call.settled or call.decision is not None or call.withdrawn:
+            return
+        edit = key = None
+        if decision.edit is not None:
+            edit = encode(dict(decision.edit)).decode()
+            key = self._key_of(call.use, edit)
+        self.record.write(
+            Decided(pending_id, decision.approve, decision.by, decision.note, edit, key)
+        )
+
+    # Calls
+
+    def prepare(self, use: ToolUse, arguments: str) -> Prepared:
+        """Find the tool of a call and read its arguments; once for one call and text."""
+        known = (use.id, arguments)
+        if known not in self._prepared:
+            tool = self.config.tools.get(use.name)
+            self._prepared[known] = None if tool is None else _read(tool, arguments)
+        return self._prepared[known]
+
+    def forget_turn(self) -> None:
+        """The turn is over: what was read and begun for it is not needed again."""
+        self._prepared.clear()
+        self.early.clear()
+
+    def intend(self, uses: Sequence[ToolUse]) -> tuple[Asked, ...]:
+        """Give the calls of a reply their keys. Shape: one for each use."""
+        intents = Intents(self)
+        return tuple(intents.add(use) for use in uses)
+
+    def _key_of(self, use: ToolUse, edit: str) -> str | None:
+        """The key of a call whose arguments the host wrote; None where they do not fit."""
+        prepared = self.prepare(use, edit)
+        if not isinstance(prepared, tuple):
+            return None
+        tool, arguments = prepared
+        digest = arguments_hash(arguments.given)
+        keys = {call.key for call in self.state.calls}
+        numbered = (
+            call_key(self.state.run_id, self.state.steps, tool.name, digest, n)
+            for n in range(1, len(keys) + 2)
+        )
+        return next(key for key in numbered if key not in keys)
+
+    # Telling
+
+    def emit(self, kind: EventKind, fields: Mapping[str, Any]) -> None:
+        """Tell whoever watches."""
+        if self.listeners:
+            event = Event(kind, self.state.run_id, self.state.opened.path, self.loop.time(), fields)
+            for listener in self.listeners:
+                listener(event)
+
+    def emit_threadsafe(self, kind: EventKind, fields: Mapping[str, Any]) -> None:
+        """Tell, from wherever a tool's function runs. After the loop has closed nobody watches."""
+        if self.listeners and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.emit, kind, fields)
+
+    @property
+    def confirm(self) -> ConfirmCallback | None:
+        """Who decides in process: this remit's own callback, else that of the call around it."""
+        if self.config.confirm is not None or self.frame is None:
+            return self.config.confirm
+        return self.frame.confirm
+
+    async def hear_guards(self) -> None:
+        """Nothing that the model said counts before the guards of its call have passed it."""
+        passed = await self.guards.passed(until=self.clock.ends_at, halt=self.halt)
+        if not passed and self.halt.cause is None:
+            self.record.write(Vetoed("a guard did not answer in time"))
+
+    def _veto(self, why: str) -> None:
+        if self.state.vetoed is None:
+            self.record.write(Vetoed(why))
+        self.halt.set("vetoed")
+
+
+def limit_of(refused: Exhausted) -> Limit:
+    """Which limit a refused reservation ran into, and whose."""
+    return Limit(LIMIT_REASONS[refused.dimension], refused.whose)
+
+
+def write_decision(decision: Decision) -> bytes:
+    """The bytes of a decision in the store."""
+    return encode(
+        {
+            "approve": decision.approve,
+            "by": decision.by,
+            "note": decision.note,
+            "edit": None if decision.edit is None else dict(decision.edit),
+        }
+    )
+
+
+def _read_decision(body: bytes) -> tuple[str, Decision]:
+    """A posted decision and the pending it is for. Errors: `JournalError`."""
+    head, _, tail = body.partition(b"\n")
+    try:
+        value = decode(tail)
+        return decode(head)["pending_id"], Decision(
+            value["approve"], value["by"], value["note"], value["edit"]
+        )
+    except (KeyError, ValueError) as error:
+        raise JournalError(f"a decision cannot be read: {error}") from error
+
+
+def _read(tool: Tool[..., Any], arguments: str) -> Prepared:
+    read = tool.read_arguments(arguments)
+    return read if isinstance(read, BadArguments) else (tool, read)
+
+
+def _estimate(specs: tuple[ToolSpec, ...]) -> int:
+    """Tokens of the tools array: one for 4 characters."""
+    chars = (
+        len(spec.name) + len(spec.description) + len(encode(dict(spec.parameters)))
+        for spec in specs
+    )
+    return sum(chars) // 4

@@ -1,0 +1,53 @@
+"""Does the run go in circles? A pure rule over what the steps did (L7).
+
+A step's signature is the set of (tool, arguments, result) of its calls, polling tools left out. The
+tail of the signatures is searched for cycles of one to three steps. Per step, not per call: five equal
+reads asked for at once are one step, not a repetition.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+
+__all__ = ["END_AT", "LONGEST_CYCLE", "TELL_AT", "Stall"]
+
+LONGEST_CYCLE = 3
+TELL_AT = 3
+"""Repetitions after which the model is told."""
+END_AT = 6
+"""Repetitions after which the run ends."""
+
+
+class Stall:
+    """The tail of what the steps did."""
+
+    __slots__ = ("_tail", "repetitions")
+
+    def __init__(self) -> None:
+        self._tail: deque[Hashable] = deque(maxlen=LONGEST_CYCLE * END_AT)
+        self.repetitions = 0
+        """How often the newest cycle stands at the tail; 1 for anything new, 0 before the first step."""
+
+    def observe(self, signature: Hashable) -> None:
+        """Take in what one step did."""
+        self._tail.append(signature)
+        newest_first = list(reversed(self._tail))
+        self.repetitions = max(
+            _repetitions(newest_first, length) for length in range(1, LONGEST_CYCLE + 1)
+        )
+
+    def clear(self) -> None:
+        """Begin anew: somebody outside changed what the run can do."""
+        self._tail.clear()
+        self.repetitions = 0
+
+
+def _repetitions(newest_first: list[Hashable], length: int) -> int:
+    cycle = newest_first[:length]
+    count = 0
+    while newest_first[count * length : (count + 1) * length] == cycle:
+        count += 1
+        if len(cycle) < length:
+            break
+    return count

@@ -1,0 +1,416 @@
+"""The state of one run, rebuilt only by replaying its rows.
+
+A fresh run and a resumed one go through the same `apply`: the loop writes a row and applies it, a
+resume reads rows and applies them. Nothing else changes a `RunState`. It holds no clock, no task and no
+tool; what may happen next is decided in `plan.py`.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable
+from datetime import datetime
+
+from remit.budget import ZERO, Limits, Totals
+from remit.errors import JournalError
+from remit.messages import Message, ResultContent, Status, StopReason, Text, ToolUse
+from remit.outcome import Reason
+from remit.rows import (
+    Activated,
+    Asked,
+    Awaits,
+    Charged,
+    Decided,
+    Ended,
+    Failed,
+    Late,
+    Noted,
+    Opened,
+    Parked,
+    Proposed,
+    Replied,
+    Row,
+    Said,
+    Settled,
+    Started,
+    Vetoed,
+    Withdrawn,
+)
+from remit.stall import Stall
+from remit.transcript import Answering, Slot, Transcript
+
+__all__ = ["CallState", "Limit", "RunState"]
+
+_RUNNABLE = frozenset({StopReason.TOOL_USE, StopReason.END_TURN})
+_CAN_BE_EMPTY = frozenset(
+    {
+        StopReason.END_TURN,
+        StopReason.STOP_SEQUENCE,
+        StopReason.UNKNOWN,
+    }
+)
+_WHY_NOT_RUN = {
+    StopReason.LENGTH: "the reply was cut by the output limit",
+    StopReason.CONTEXT: "the reply was cut by the context window",
+    StopReason.REFUSAL: "the reply was refused",
+    StopReason.FILTER: "the reply was filtered",
+    StopReason.PAUSE: "the turn was paused",
+    StopReason.STOP_SEQUENCE: "a stop sequence ended the reply",
+    StopReason.UNKNOWN: "the reply ended for an unknown reason",
+}
+
+
+class Limit:
+    """A limit that was reached, and whose it is."""
+
+    __slots__ = ("reason", "whose")
+
+    def __init__(self, reason: Reason, whose: str) -> None:
+        self.reason = reason
+        self.whose = whose
+
+    def __str__(self) -> str:
+        return f"{self.reason.value}:{self.whose}"
+
+    @classmethod
+    def parse(cls, text: str) -> Limit:
+        reason, _, whose = text.partition(":")
+        return cls(Reason(reason), whose)
+
+
+class CallState:
+    """One call of the open turn, from asked to settled."""
+
+    __slots__ = (
+        "ask_again",
+        "awaits",
+        "decision",
+        "footprint",
+        "key",
+        "proposal",
+        "recorded",
+        "repeats",
+        "slot",
+        "started",
+        "withdrawn",
+    )
+
+    def __init__(self, slot: Slot, asked: Asked) -> None:
+        self.slot = slot
+        self.key = slot.key = asked.key
+        self.repeats = asked.repeats
+        self.footprint = asked.footprint
+        self.started: Started | None = None
+        self.proposal: Proposed | None = None
+        self.decision: Decided | None = None
+        self.withdrawn = False
+        self.ask_again = False
+        """Its open proposal has not been put to the `confirm` callback of this activation yet."""
+        self.awaits: str | None = None
+        """The child run that this call waits for."""
+        self.recorded = Totals()
+        """What the runs inside this call spent, as far as it is in the rows."""
+
+    @property
+    def use(self) -> ToolUse:
+        return self.slot.use
+
+    @property
+    def settled(self) -> bool:
+        return self.slot.result is not None
+
+    @property
+    def arguments(self) -> str:
+        """The arguments that count: the host's own where it edited them."""
+        if self.decision is not None and self.decision.edit is not None:
+            return self.decision.edit
+        return self.slot.use.arguments
+
+    def open_to_decision(self, now: datetime) -> bool:
+        """Somebody can still decide. An expired proposal is no reason to wait."""
+        return (
+            self.proposal is not None
+            and self.decision is None
+            and not self.withdrawn
+            and datetime.fromisoformat(self.proposal.expires_at) > now
+        )
+
+    def waits(self, now: datetime) -> bool:
+        """Nothing can be done for this call but wait."""
+        if self.settled or self.ask_again:
+            return False
+        return self.awaits is not None or self.open_to_decision(now)
+
+
+class RunState:
+    """Everything that counts about a run."""
+
+    def __init__(self, run_id: str, rows: Iterable[Row] = ()) -> None:
+        self.run_id = run_id
+        self.transcript = Transcript()
+        self.answering: Answering | None = None
+        self.calls: tuple[CallState, ...] = ()
+        """The calls of the open turn, in call order; empty between turns."""
+        self.reply: Replied | None = None
+        self._message: Message | None = None
+        self.text = ""
+        self.steps = 0
+        self.cuts = 0
+        """Replies cut by length, in a row."""
+        self.empties = 0
+        """Empty replies in a row."""
+        self.untold: str | None = None
+        """What the newest reply did wrong and the model has not been told: `cut` or `empty`."""
+        self.limit: Limit | None = None
+        """Set once the hand-back was begun: the limit that ends the run."""
+        self.denied: Limit | None = None
+        """The first limit that kept a call from running."""
+        self.vetoed: str | None = None
+        self.failure: str | None = None
+        self.ended: Ended | None = None
+        self.parked = False
+        """It waits for somebody, or was handed over."""
+        self.activations = 1
+        self.own = Totals()
+        self.tree = Totals()
+        self.estimated = 0
+        self.overshoot = ZERO
+        self.seconds = 0.0
+        self.latencies: list[float] = []
+        """Seconds of each model reply, sorted."""
+        self.context_tokens = 0
+        """Prompt and output of the newest reply as reported: where the next prompt starts from."""
+        self.stall = Stall()
+        self.told: dict[str, str] = {}
+        """The newest note of each source."""
+        self.memo: dict[str, Settled] = {}
+        self.late: dict[str, Late] = {}
+        self._polling: set[str] = set()
+        self._opened: Opened | None = None
+        self._limits: Limits | None = None
+        self._tokens_at_reply = 0
+        for row in rows:
+            self.apply(row)
+
+    @property
+    def opened(self) -> Opened:
+        """The first row. Errors: `JournalError` before it was applied."""
+        if self._opened is None:
+            raise JournalError(f"run {self.run_id!r} has no first row")
+        return self._opened
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the present activation."""
+        if self._limits is None:
+            raise JournalError(f"run {self.run_id!r} has no first row")
+        return self._limits
+
+    @property
+    def final(self) -> bool:
+        """The newest thing in the transcript is a whole answer of the model."""
+        reply = self.reply
+        return (
+            reply is not None
+            and reply.whole
+            and reply.stop_reason in (StopReason.END_TURN, StopReason.STOP_SEQUENCE)
+            and not self.empties
+            and not reply.asked
+            and self.transcript.last is self._message
+        )
+
+    @property
+    def not_run(self) -> str | None:
+        """Why the calls of the open turn may not run; None where they may."""
+        reply = self.reply
+        if reply is None or (reply.whole and not reply.closing and reply.stop_reason in _RUNNABLE):
+            return None
+        if reply.closing:
+            return "the limit was reached and no more tools run"
+        if not reply.whole:
+            return "the reply was cut"
+        return _WHY_NOT_RUN[reply.stop_reason]
+
+    @property
+    def growth(self) -> int:
+        """Estimated tokens that joined the transcript after the newest reply."""
+        return self.transcript.tokens - self._tokens_at_reply
+
+    def call(self, tool_use_id: str) -> CallState:
+        """The call of the open turn with this id. Errors: `JournalError`."""
+        for call in self.calls:
+            if call.use.id == tool_use_id:
+                return call
+        raise JournalError(f"no call {tool_use_id!r} is open in run {self.run_id!r}")
+
+    def proposed(self, pending_id: str) -> CallState | None:
+        """The call that this pending stands for, if it is the newest one of an open call."""
+        for call in self.calls:
+            if call.proposal is not None and call.proposal.pending_id == pending_id:
+                return call
+        return None
+
+    def apply(self, row: Row) -> None:  # noqa: C901 - a table: one line of meaning for each kind of row
+        """Take in one row. Errors: `JournalError` for a row that has no place here."""
+        match row:
+            case Replied():
+                self._replied(row)
+            case Started():
+                call = self.call(row.tool_use_id)
+                call.started = row
+                call.awaits = None
+                call.slot.begin()
+            case Settled():
+                self._settled(row)
+            case Noted():
+                self._noted(row)
+            case Proposed():
+                call = self.call(row.tool_use_id)
+                call.proposal, call.decision, call.withdrawn = row, None, False
+            case Decided():
+                self._decided(row)
+            case Said():
+                self.transcript.say(*row.content)
+            case Awaits():
+                call = self.call(row.tool_use_id)
+                call.awaits = row.run_id
+                call.recorded += row.children
+                self.tree += row.children
+            case Charged():
+                self._charge(
+                    Totals(calls=row.calls, tokens=row.usage.total, usd=row.usd, usage=row.usage)
+                )
+                self.estimated += row.estimated
+                self.transcript.mark_sent()
+            case Late():
+                self.late[row.key] = row
+            case Withdrawn():
+                withdrawn = self.proposed(row.pending_id)
+                if withdrawn is not None:
+                    withdrawn.withdrawn = True
+            case Failed():
+                self.failure = row.error
+            case Vetoed():
+                self.vetoed = row.why
+            case Parked():
+                self.parked = True
+                self.seconds = row.seconds
+            case Ended():
+                self.ended = row
+                self.seconds = row.seconds
+            case Activated():
+                self._activated(row)
+            case Opened():
+                self._open(row)
+
+    def _open(self, row: Opened) -> None:
+        self._opened = row
+        self._limits = row.limits
+        self.transcript = Transcript.load(row.history)
+        self.transcript.mark_sent()
+        self.transcript.say(*row.prompt)
+
+    def _activated(self, row: Activated) -> None:
+        self._limits = row.limits
+        self.activations += 1
+        self.ended = self.limit = self.denied = self.vetoed = self.failure = None
+        self.parked = False
+        self.cuts = self.empties = 0
+        self.stall.clear()
+        for call in self.calls:
+            call.awaits = None
+
+    def _replied(self, row: Replied) -> None:
+        self.reply = row
+        steps = 0
+        if row.message is not None:
+            stored = self._message = self.transcript.add_reply(row.message)
+            self.text = stored.text or self.text
+            steps = 0 if row.closing else 1
+            if stored.tool_uses:
+                self._open_turn(row)
+        self.steps += steps
+        self._charge(Totals(steps=steps, tokens=row.usage.total, usd=row.usd, usage=row.usage))
+        self.estimated += row.estimated
+        self.overshoot += row.overshoot
+        self.seconds = row.seconds
+        insort(self.latencies, row.latency)
+        self.context_tokens = row.usage.prompt + row.usage.output
+        self._tokens_at_reply = self.transcript.tokens
+        self._judge(row)
+
+    def _judge(self, row: Replied) -> None:
+        """Count replies that said nothing or were cut, in a row."""
+        cut = row.stop_reason is StopReason.LENGTH
+        silent = row.message is None or not (row.message.text.strip() or row.asked)
+        empty = silent and row.stop_reason in _CAN_BE_EMPTY
+        self.cuts = self.cuts + 1 if cut else 0
+        self.empties = self.empties + 1 if empty else 0
+        self.untold = "cut" if cut else "empty" if empty else None
+
+    def _open_turn(self, row: Replied) -> None:
+        self.answering = self.transcript.answering()
+        self.calls = tuple(
+            CallState(slot, asked)
+            for slot, asked in zip(self.answering.slots, row.asked, strict=True)
+        )
+
+    def _settled(self, row: Settled) -> None:
+        call = self.call(row.tool_use_id)
+        call.slot.settle(row.content, is_error=row.is_error, status=row.status)
+        if row.spent is not None:
+            self._charge(row.spent)
+        if row.children is not None:
+            self.tree += row.children
+        if row.denied is not None and self.denied is None:
+            self.denied = Limit.parse(row.denied)
+        if row.memo is not None:
+            self.memo.setdefault(row.memo, row)
+        if row.polling:
+            self._polling.add(row.tool_use_id)
+        if self.answering is not None and not self.answering.open:
+            self._close_turn(self.answering)
+
+    def _close_turn(self, answering: Answering) -> None:
+        answering.close()
+        did = frozenset(
+            (call.use.name, _identity(call), _result_identity(call.slot))
+            for call in self.calls
+            if call.use.id not in self._polling
+        )
+        if did:
+            self.stall.observe(did)
+        self._polling.clear()
+        self.answering = None
+        self.calls = ()
+
+    def _noted(self, row: Noted) -> None:
+        source, _, rest = row.source.partition(":")
+        if source == "closing":
+            self.limit = Limit.parse(rest)
+        elif source in ("cut", "empty"):
+            self.untold = None
+        self.told[row.source] = row.text
+        self.transcript.say(Text(row.text))
+
+    def _decided(self, row: Decided) -> None:
+        call = self.proposed(row.pending_id)
+        if call is None:
+            raise JournalError(f"a decision for {row.pending_id!r} finds no open call")
+        call.decision = row
+        if row.key is not None:
+            call.key = call.slot.key = row.key
+            call.repeats = False
+
+    def _charge(self, totals: Totals) -> None:
+        self.own += totals
+        self.tree += totals
+
+
+def _identity(call: CallState) -> str:
+    """The same for equal arguments, however they were written."""
+    return call.use.arguments if call.key is None else call.key.split(":")[-2]
+
+
+def _result_identity(slot: Slot) -> tuple[tuple[ResultContent, ...], Status] | None:
+    return None if slot.result is None else (slot.result.content, slot.result.status)

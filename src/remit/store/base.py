@@ -1,0 +1,196 @@
+"""The protocol of the journal: where the rows of runs are kept, and who may write them.
+
+Every method is one transaction. A run has one writer at a time: it holds a `Lease`, whose epoch fences
+out whoever held it before. Outsiders (who decide, cancel or say something) hold no lease; they `post` or
+`decide`, and the writer learns of it from the `Control` that every `append` returns. `memory.py` beside
+this keeps it all in lists of bytes; durable stores implement the same protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, Protocol, TypeAlias
+
+__all__ = [
+    "Control",
+    "Held",
+    "Journal",
+    "Lease",
+    "NewProposal",
+    "NewRow",
+    "NewRun",
+    "PostKind",
+    "Posted",
+    "RunInfo",
+    "RunStatus",
+    "StoredRow",
+]
+
+RunStatus: TypeAlias = Literal["ready", "running", "waiting", "ended"]
+PostKind: TypeAlias = Literal["cancel", "input", "decision", "late", "withdraw"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewRow:
+    """A row on its way in."""
+
+    kind: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row as it was committed."""
+
+    seq: int
+    """0 for the first row of a run, without gaps."""
+    kind: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run on its way in."""
+
+    run_id: str
+    spec_hash: bytes
+    """SHA-256 over what was asked for: a second start with the same id must ask for the same."""
+    opened: NewRow
+    parent: str | None = None
+    """The run inside whose call this one was started."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewProposal:
+    """A decision that is asked for."""
+
+    pending_id: str
+    token_hash: bytes
+    arguments_hash: str
+    """Hex SHA-256 of the canonical arguments that are shown."""
+    expires_at: datetime
+
+
+@dataclass(slots=True)
+class Lease:
+    """The right to write to a run. Changed by an acknowledged append only."""
+
+    run_id: str
+    epoch: int
+    next_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Somebody else holds the lease."""
+
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What outsiders want of the run, told with every append."""
+
+    inbox_max: int
+    """Id of the newest post; 0 where there is none."""
+    status: RunStatus
+    """`running` where an append that meant to wait found something in the inbox."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """Something an outsider left for a run."""
+
+    id: int
+    """Grows within a run; begins at 1."""
+    kind: PostKind
+    body: bytes = field(default=b"")
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What is known of a run without reading its rows."""
+
+    run_id: str
+    spec_hash: bytes
+    status: RunStatus
+    owner: str | None
+    """Who holds the lease."""
+    parent: str | None
+    unread: bool
+    """Whether something was posted that no append has taken."""
+
+
+class Journal(Protocol):
+    """Rows, leases, proposals and posts of all runs of one store."""
+
+    async def create(self, run: NewRun) -> bool:
+        """Open a run with its first row. False, and nothing changed, where the id exists."""
+        ...
+
+    async def info(self, run_id: str) -> RunInfo | None:
+        """What is known of a run; None where there is none."""
+        ...
+
+    async def acquire(self, run_id: str, owner: str) -> Lease | Held:
+        """Become the writer of a run, if nobody else is. Errors: `JournalError` for an unknown run."""
+        ...
+
+    async def read(self, run_id: str, after: int = -1) -> Sequence[StoredRow]:
+        """The rows behind `after`, in order. Errors: `JournalError` for an unknown run."""
+        ...
+
+    async def append(
+        self,
+        lease: Lease,
+        rows: Sequence[NewRow],
+        *,
+        status: RunStatus = "running",
+        proposals: Sequence[NewProposal] = (),
+        taken: int = 0,
+    ) -> Control:
+        """Write rows, all or none, and whatever goes with them.
+
+        `taken` is the id of the newest post that these rows account for. An append with status
+        `waiting` leaves the run `running`, and says so, while posts are not taken.
+        Errors: `Fenced` where the lease is no longer the run's, `JournalError` where nothing could be written.
+        """
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back. Never raises `Fenced`: who lost it has nothing to give back."""
+        ...
+
+    async def post(self, run_id: str, kind: PostKind, body: bytes = b"") -> bool:
+        """Leave something for a run. False where there is no such run."""
+        ...
+
+    async def inbox(self, run_id: str, after: int = 0) -> Sequence[Posted]:
+        """What was left for a run behind `after`, in order."""
+        ...
+
+    async def decide(
+        self,
+        *,
+        token_hash: bytes | None = None,
+        pending_id: str | None = None,
+        arguments_hash: str | None = None,
+        decision: bytes,
+        now: datetime,
+    ) -> str:
+        """Use up a proposal and leave its decision in the run's inbox, in one transaction.
+
+        The proposal is named by the hash of its token or by its id. Returns the run's id.
+        Errors: `DecisionError`: unknown, used, expired, or stale where `arguments_hash` is not what was shown.
+        """
+        ...
+
+    async def renew(self, pending_id: str, token_hash: bytes) -> None:
+        """Replace the token of an open proposal. Errors: `DecisionError`."""
+        ...
+
+    async def withdraw(self, pending_id: str) -> bool:
+        """Close a proposal without a decision and tell its run. False where it was not open."""
+        ...

@@ -1,0 +1,237 @@
+"""The journal in memory: encoded rows in lists, gone with the process.
+
+It keeps bytes, never objects, so that what a run reads back is what was written. Safe over threads:
+every method is short and holds one lock. Ended runs are kept up to a number of bytes, oldest dropped
+first; live and waiting ones are always kept.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from remit.canonical import encode
+from remit.errors import DecisionError, Fenced, JournalError
+from remit.store.base import (
+    Control,
+    Held,
+    Lease,
+    NewProposal,
+    NewRow,
+    NewRun,
+    Posted,
+    PostKind,
+    RunInfo,
+    RunStatus,
+    StoredRow,
+)
+
+__all__ = ["KEEP_ENDED_BYTES", "MemoryStore"]
+
+KEEP_ENDED_BYTES = 16_000_000
+"""Rows of ended runs that are kept, in bytes."""
+
+
+@dataclass(slots=True)
+class _Record:
+    run: NewRun
+    rows: list[StoredRow]
+    inbox: list[Posted] = field(default_factory=list[Posted])
+    taken: int = 0
+    status: RunStatus = "ready"
+    epoch: int = 0
+    owner: str | None = None
+    size: int = 0
+
+
+@dataclass(slots=True)
+class _Proposal:
+    run_id: str
+    token_hash: bytes
+    arguments_hash: str
+    expires_at: datetime
+    used: bool = False
+
+
+class MemoryStore:
+    """A `Journal` for one process."""
+
+    def __init__(self, *, keep_ended_bytes: int = KEEP_ENDED_BYTES) -> None:
+        self._keep = keep_ended_bytes
+        self._lock = threading.Lock()
+        self._runs: dict[str, _Record] = {}
+        self._proposals: dict[str, _Proposal] = {}
+        self._by_token: dict[bytes, str] = {}
+        self._ended: dict[str, int] = {}
+        """Bytes of each ended run, oldest first."""
+        self._ended_bytes = 0
+
+    async def create(self, run: NewRun) -> bool:
+        with self._lock:
+            if run.run_id in self._runs:
+                return False
+            record = _Record(run, [StoredRow(0, run.opened.kind, run.opened.body)])
+            record.size = len(run.opened.body)
+            self._runs[run.run_id] = record
+            return True
+
+    async def info(self, run_id: str) -> RunInfo | None:
+        with self._lock:
+            record = self._runs.get(run_id)
+            if record is None:
+                return None
+            newest = record.inbox[-1].id if record.inbox else 0
+            return RunInfo(
+                run_id,
+                record.run.spec_hash,
+                record.status,
+                record.owner,
+                record.run.parent,
+                unread=newest > record.taken,
+            )
+
+    async def acquire(self, run_id: str, owner: str) -> Lease | Held:
+        with self._lock:
+            record = self._record(run_id)
+            if record.owner is not None:
+                return Held(record.owner)
+            record.owner = owner
+            record.epoch += 1
+            self._no_longer_ended(run_id)
+            if record.status != "ended":
+                record.status = "running"
+            return Lease(run_id, record.epoch, len(record.rows))
+
+    async def read(self, run_id: str, after: int = -1) -> Sequence[StoredRow]:
+        with self._lock:
+            return self._record(run_id).rows[after + 1 :]
+
+    async def append(
+        self,
+        lease: Lease,
+        rows: Sequence[NewRow],
+        *,
+        status: RunStatus = "running",
+        proposals: Sequence[NewProposal] = (),
+        taken: int = 0,
+    ) -> Control:
+        with self._lock:
+            record = self._record(lease.run_id)
+            if record.epoch != lease.epoch or record.owner is None:
+                raise Fenced(f"run {lease.run_id!r} has another writer")
+            for row in rows:
+                record.rows.append(StoredRow(len(record.rows), row.kind, row.body))
+                record.size += len(row.body)
+            for proposal in proposals:
+                self._propose(lease.run_id, proposal)
+            record.taken = max(record.taken, taken)
+            newest = record.inbox[-1].id if record.inbox else 0
+            if status == "waiting" and newest > record.taken:
+                status = "running"
+            record.status = status
+            lease.next_seq = len(record.rows)
+            return Control(newest, status)
+
+    async def release(self, lease: Lease) -> None:
+        with self._lock:
+            record = self._runs.get(lease.run_id)
+            if record is None or record.epoch != lease.epoch:
+                return
+            record.owner = None
+            if record.status == "running":
+                record.status = "ready"
+            elif record.status == "ended":
+                self._now_ended(lease.run_id, record.size)
+
+    async def post(self, run_id: str, kind: PostKind, body: bytes = b"") -> bool:
+        with self._lock:
+            record = self._runs.get(run_id)
+            if record is None:
+                return False
+            self._leave(record, kind, body)
+            return True
+
+    async def inbox(self, run_id: str, after: int = 0) -> Sequence[Posted]:
+        with self._lock:
+            record = self._runs.get(run_id)
+            return [] if record is None else record.inbox[after:]
+
+    async def decide(
+        self,
+        *,
+        token_hash: bytes | None = None,
+        pending_id: str | None = None,
+        arguments_hash: str | None = None,
+        decision: bytes,
+        now: datetime,
+    ) -> str:
+        with self._lock:
+            if token_hash is not None:
+                pending_id = self._by_token.get(token_hash)
+            pending_id, proposal = self._open(pending_id)
+            if proposal.expires_at <= now:
+                raise DecisionError(
+                    "expired", "the proposal has expired; resume the run for a new one"
+                )
+            if arguments_hash is not None and arguments_hash != proposal.arguments_hash:
+                raise DecisionError("stale", "other arguments were shown than the call now has")
+            self._use_up(proposal)
+            body = encode({"pending_id": pending_id}) + b"\n" + decision
+            self._leave(self._record(proposal.run_id), "decision", body)
+            return proposal.run_id
+
+    async def renew(self, pending_id: str, token_hash: bytes) -> None:
+        with self._lock:
+            _, proposal = self._open(pending_id)
+            self._by_token.pop(proposal.token_hash, None)
+            proposal.token_hash = token_hash
+            self._by_token[token_hash] = pending_id
+
+    async def withdraw(self, pending_id: str) -> bool:
+        with self._lock:
+            proposal = self._proposals.get(pending_id)
+            if proposal is None or proposal.used:
+                return False
+            self._use_up(proposal)
+            body = encode({"pending_id": pending_id})
+            self._leave(self._record(proposal.run_id), "withdraw", body)
+            return True
+
+    def _record(self, run_id: str) -> _Record:
+        record = self._runs.get(run_id)
+        if record is None:
+            raise JournalError(f"there is no run {run_id!r} in this store")
+        return record
+
+    def _propose(self, run_id: str, proposal: NewProposal) -> None:
+        self._proposals[proposal.pending_id] = _Proposal(
+            run_id, proposal.token_hash, proposal.arguments_hash, proposal.expires_at
+        )
+        self._by_token[proposal.token_hash] = proposal.pending_id
+
+    def _open(self, pending_id: str | None) -> tuple[str, _Proposal]:
+        proposal = None if pending_id is None else self._proposals.get(pending_id)
+        if pending_id is None or proposal is None:
+            raise DecisionError("unknown", "no proposal is known by this token or id")
+        if proposal.used:
+            raise DecisionError("used", "the proposal has been decided or withdrawn")
+        return pending_id, proposal
+
+    def _use_up(self, proposal: _Proposal) -> None:
+        proposal.used = True
+
+    def _leave(self, record: _Record, kind: PostKind, body: bytes) -> None:
+        record.inbox.append(Posted(len(record.inbox) + 1, kind, body))
+
+    def _now_ended(self, run_id: str, size: int) -> None:
+        self._ended[run_id] = size
+        self._ended_bytes += size
+        while self._ended_bytes > self._keep and len(self._ended) > 1:
+            oldest = next(iter(self._ended))
+            self._ended_bytes -= self._ended.pop(oldest)
+            del self._runs[oldest]
+
+    def _no_longer_ended(self, run_id: str) -> None:
+        self._ended_bytes -= self._ended.pop(run_id, 0)

@@ -1,0 +1,33 @@
+"""Tools: what a model may ask for, described and checked at the definition.
+
+Above `schedule` and the values, below the dispatcher, which alone enters a tool's function.
+
+    tool        `@tool`, `Tool`: the described function
+    signature   what its signature and docstring say
+    schema      JSON Schemas: made, read, walked along a value
+    arguments   from the text of a call to validated values
+    call        what the function sees of the call
+    toolset     where tools come from
+"""
+
+from remit.tools.arguments import Arguments, BadArguments, near_matches
+from remit.tools.call import Call
+from remit.tools.signature import Computed, ComputedParameter
+from remit.tools.tool import Effect, Reconciler, Tool, tool
+from remit.tools.toolset import StaticTools, Toolset, resolve
+
+__all__ = [
+    "Arguments",
+    "BadArguments",
+    "Call",
+    "Computed",
+    "ComputedParameter",
+    "Effect",
+    "Reconciler",
+    "StaticTools",
+    "Tool",
+    "Toolset",
+    "near_matches",
+    "resolve",
+    "tool",
+]

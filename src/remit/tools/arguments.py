@@ -1,0 +1,243 @@
+"""From the text that a model wrote to the values that a function receives, or to a refusal.
+
+The order is: read the text without loss, validate, and only where that fails coerce what the schema
+leaves no other reading for and validate again. Nothing is completed, and nothing runs unvalidated.
+The refusal is written for the model: it names the parameter, says what is wrong and shows the
+schema, and it is short whatever the model sent. Two readers share all of it: one for functions, by
+pydantic, one for tools that bring their own schema.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any, cast
+
+import jsonschema_rs
+from pydantic import TypeAdapter, ValidationError
+
+from remit.canonical import encode, parse_json
+from remit.tools.schema import (
+    Node,
+    coerced,
+    compile_schema,
+    exact,
+    native_number,
+    needs_exact,
+    walk,
+)
+
+__all__ = [
+    "Arguments",
+    "ArgumentsReader",
+    "BadArguments",
+    "OwnSchemaReader",
+    "SignatureReader",
+    "near_matches",
+]
+
+MAX_MESSAGE_CHARS = 1_500
+"""How long a refusal is at most."""
+_MAX_PROBLEMS = 5
+_MAX_PROBLEM_CHARS = 200
+_MAX_NAME_CHARS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Arguments that fit."""
+
+    given: dict[str, Any]
+    """What the model gave, read without loss and coerced: no defaults, no computed values. Its
+    canonical form identifies the call."""
+    values: dict[str, Any]
+    """What the function receives by name, defaults included."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadArguments:
+    """Arguments that must not run."""
+
+    message: str
+    """For the model, at most `MAX_MESSAGE_CHARS` characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, at one place."""
+
+    path: tuple[str | int, ...]
+    text: str
+
+
+class _Misfit(Exception):
+    """The arguments do not fit the schema. It never leaves this module."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        super().__init__()
+        self.problems = tuple(islice(problems, _MAX_PROBLEMS + 1))
+
+
+class ArgumentsReader(ABC):
+    """Reads the arguments of one tool."""
+
+    def __init__(self, tool_name: str, schema: Node, parameters: Mapping[str, Any]) -> None:
+        self._tool_name = tool_name
+        self._schema = schema
+        self._parameters = parameters
+        self._nothing_required = not parameters.get("required")
+
+    def read(self, text: str) -> Arguments | BadArguments:
+        """Read the text of one call.
+
+        Errors: none for what the model wrote; that is a `BadArguments`.
+        """
+        try:
+            given: Any = parse_json(text)
+        except ValueError as error:
+            if text.strip() or not self._nothing_required:
+                return self._refusal([Problem((), f"this is no JSON: {error}")])
+            given = {}
+        if not isinstance(given, dict):
+            return self._refusal([Problem((), f"expected one JSON object, got {_kind(given)}")])
+        return self._fitted(cast("dict[str, Any]", given))
+
+    def _fitted(self, given: dict[str, Any]) -> Arguments | BadArguments:
+        try:
+            return Arguments(given, self._values(given))
+        except _Misfit as misfit:
+            mended = coerced(self._schema, given)
+            if mended is None:
+                return self._refusal(misfit.problems)
+        try:
+            return Arguments(mended, self._values(mended))
+        except _Misfit as misfit:
+            return self._refusal(misfit.problems)
+
+    @abstractmethod
+    def _values(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The validated values. Errors: `_Misfit`."""
+
+    def _refusal(self, problems: Sequence[Problem]) -> BadArguments:
+        lines = [f"Not run: the arguments of {self._tool_name} do not fit."]
+        lines += [f"- {_located(problem)}" for problem in problems[:_MAX_PROBLEMS]]
+        if len(problems) > _MAX_PROBLEMS:
+            lines.append("- and more")
+        lines.append("Expected, as JSON Schema: ")
+        said = "\n".join(lines)
+        schema = json.dumps(self._parameters, ensure_ascii=False, separators=(",", ":"))
+        return BadArguments(said + cut(schema, MAX_MESSAGE_CHARS - len(said)))
+
+    def _unknown(self, path: tuple[str | int, ...], name: str) -> Problem:
+        close = near_matches(name, self._parameters["properties"]) if not path else []
+        meant = f"; did you mean {' or '.join(close)}?" if close else ""
+        return Problem((*path, name), f"unknown name{meant}")
+
+
+class SignatureReader(ArgumentsReader):
+    """For functions: pydantic validates, strictly, in the form that JSON has."""
+
+    def __init__(
+        self,
+        tool_name: str,
+        schema: Node,
+        parameters: Mapping[str, Any],
+        adapter: TypeAdapter[dict[str, Any]],
+    ) -> None:
+        super().__init__(tool_name, schema, parameters)
+        self._validate = adapter.validator.validate_json
+        self._needs_exact = needs_exact(schema)
+
+    def _values(self, given: dict[str, Any]) -> dict[str, Any]:
+        form = exact(self._schema, given) if self._needs_exact else given
+        try:
+            return self._validate(encode(form), strict=True, extra="forbid")
+        except ValidationError as error:
+            raise _Misfit(self._problems(error)) from None
+        except Exception as error:  # a validator of the tool's author may raise anything
+            raise _Misfit(
+                [Problem((), f"a validator failed with {type(error).__name__}")]
+            ) from error
+
+    def _problems(self, error: ValidationError) -> Iterable[Problem]:
+        for each in error.errors(include_url=False, include_context=False, include_input=False):
+            path = each["loc"]
+            match each["type"]:
+                case "extra_forbidden" | "unexpected_keyword_argument":
+                    yield self._unknown(path[:-1], str(path[-1]))
+                case "missing":
+                    yield Problem(path, "missing, and required")
+                case _:
+                    yield Problem(path, each["msg"])
+
+
+class OwnSchemaReader(ArgumentsReader):
+    """For tools that bring their own schema: `jsonschema_rs` validates."""
+
+    def __init__(self, tool_name: str, schema: dict[str, Any]) -> None:
+        super().__init__(tool_name, schema, schema)
+        self._validator = compile_schema(schema)
+
+    def _values(self, given: dict[str, Any]) -> dict[str, Any]:
+        if not self._validator.is_valid(given):
+            raise _Misfit(self._problems(given))
+        return walk(self._schema, given, native_number)
+
+    def _problems(self, given: dict[str, Any]) -> Iterable[Problem]:
+        for error in self._validator.iter_errors(given):
+            path = tuple(error.instance_path)
+            match error.kind:
+                case (
+                    jsonschema_rs.ValidationErrorKind.AdditionalProperties(unexpected=names)
+                    | jsonschema_rs.ValidationErrorKind.UnevaluatedProperties(unexpected=names)
+                ):
+                    yield from (self._unknown(path, name) for name in names)
+                case jsonschema_rs.ValidationErrorKind.Required(property=name):
+                    yield Problem((*path, name), "missing, and required")
+                case _:
+                    yield Problem(path, error.message)
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def near_matches(name: str, names: Iterable[str]) -> list[str]:
+    """Up to three of the names that look like this one, best first; case does not count."""
+    by_lower = {each.lower(): each for each in names}
+    close = get_close_matches(name[:_MAX_NAME_CHARS].lower(), by_lower, n=3)
+    return [by_lower[each] for each in close]
+
+
+def cut(text: str, chars: int) -> str:
+    """The text, or its beginning with a note of its length; at most `chars` characters."""
+    if len(text) <= chars:
+        return text
+    note = f"... ({len(text):,} characters)"
+    return text[: chars - len(note)] + note
+
+
+def _located(problem: Problem) -> str:
+    place = "".join(
+        f"[{step}]" if isinstance(step, int) else f".{cut(step, _MAX_NAME_CHARS)}"
+        for step in problem.path
+    ).lstrip(".")
+    text = " ".join(problem.text.split())
+    return cut(f"{place}: {text}" if place else text, _MAX_PROBLEM_CHARS)
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case _:
+            return "a number"

@@ -1,0 +1,26 @@
+"""What all tests share: how hard hypothesis tries, and that no deadline of its own is kept.
+
+Profiles, chosen by `HYPOTHESIS_PROFILE` (else `ci` where `CI` is set, else `default`):
+`default` looks for new examples in every run, `ci` repeats the same ones, `quick` a few of them,
+`mutants` the same ones as `ci` without the search for the smallest.
+"""
+
+import os
+
+from hypothesis import HealthCheck, Phase, settings
+
+settings.register_profile(
+    "default",
+    deadline=None,  # wall clock on a noisy machine says nothing about remit
+    suppress_health_check=[HealthCheck.too_slow],  # the same
+)
+settings.register_profile(
+    "ci", settings.get_profile("default"), derandomize=True, database=None, print_blob=True
+)
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
+settings.register_profile(
+    "mutants", settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate)
+)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
+)

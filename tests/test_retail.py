@@ -1,0 +1,269 @@
+"""The retail benchmark: both applications of its rules agree, and its tasks reach their state.
+
+The rules are tested on a small shop made here. The published data is read from `../shared/retail`
+and those tests are skipped where it is absent.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import retail_reference as reference
+from retail_domain import Json, Refused, Shop
+
+DATA = Path(__file__).parents[2] / "shared" / "retail"
+published = pytest.mark.skipif(
+    not (DATA / "db.json").exists(), reason="the retail data is not at ../shared/retail"
+)
+
+MUGS = {"mug-red": 9.1, "mug-blue": 12.35, "mug-green": 7.2, "mug-sold-out": 8.0}
+LAMPS = {"lamp-small": 40.05, "lamp-large": 59.99}
+ADDRESS = {
+    "address1": "1 Mill Lane",
+    "address2": "",
+    "city": "Salem",
+    "state": "OR",
+    "country": "USA",
+    "zip": "97301",
+}
+
+
+def product(product_id: str, prices: dict[str, float]) -> Json:
+    return {
+        "name": product_id.title(),
+        "product_id": product_id,
+        "variants": {
+            item_id: {
+                "item_id": item_id,
+                "options": {"kind": item_id},
+                "available": not item_id.endswith("sold-out"),
+                "price": price,
+            }
+            for item_id, price in prices.items()
+        },
+    }
+
+
+def order(order_id: str, user_id: str, status: str, items: list[str], *paid: float | str) -> Json:
+    amount, method = paid
+    prices = MUGS | LAMPS
+    return {
+        "order_id": order_id,
+        "user_id": user_id,
+        "address": dict(ADDRESS),
+        "items": [
+            {
+                "name": item_id,
+                "product_id": "mug" if item_id in MUGS else "lamp",
+                "item_id": item_id,
+                "price": prices[item_id],
+                "options": {"kind": item_id},
+            }
+            for item_id in items
+        ],
+        "status": status,
+        "fulfillments": [],
+        "payment_history": [
+            {"transaction_type": "payment", "amount": amount, "payment_method_id": method}
+        ],
+    }
+
+
+def user(user_id: str, balance: float) -> Json:
+    return {
+        "user_id": user_id,
+        "name": {"first_name": user_id.title(), "last_name": "Reed"},
+        "address": dict(ADDRESS),
+        "email": f"{user_id}@example.com",
+        "payment_methods": {
+            "gift_card_1": {"source": "gift_card", "id": "gift_card_1", "balance": balance},
+            "paypal_1": {"source": "paypal", "id": "paypal_1"},
+            "credit_card_1": {"source": "credit_card", "id": "credit_card_1"},
+        },
+        "orders": [],
+    }
+
+
+def small_shop() -> Json:
+    return {
+        "products": {"mug": product("mug", MUGS), "lamp": product("lamp", LAMPS)},
+        "users": {"ann": user("ann", 5.5), "ben": user("ben", 300.0)},
+        "orders": {
+            row["order_id"]: row
+            for row in (
+                order("#1", "ann", "pending", ["mug-red", "mug-red"], 18.2, "paypal_1"),
+                order("#2", "ann", "pending", ["lamp-small", "mug-blue"], 52.4, "gift_card_1"),
+                order("#3", "ben", "delivered", ["lamp-large", "mug-red"], 69.09, "paypal_1"),
+                order("#4", "ben", "pending", ["lamp-small"], 40.05, "credit_card_1"),
+                order("#5", "ann", "delivered", ["mug-green"], 7.2, "gift_card_1"),
+                order("#6", "ben", "processed", ["mug-blue"], 12.35, "paypal_1"),
+            )
+        },
+    }
+
+
+def refusal(shop: Shop, name: str, arguments: Json) -> str | None:
+    """Carry an action out; the reason where the shop refused it."""
+    try:
+        shop.actions[name](**arguments)
+    except Refused as refused:
+        return str(refused)
+    return None
+
+
+orders = st.sampled_from(["#1", "#2", "#3", "#4", "#5", "#6", "#7"])
+items = st.lists(st.sampled_from([*MUGS, *LAMPS, "no-item"]), max_size=3)
+methods = st.sampled_from(["gift_card_1", "paypal_1", "credit_card_1", "paypal_2"])
+swaps = {"order_id": orders, "item_ids": items, "new_item_ids": items, "payment_method_id": methods}
+reasons = st.sampled_from(["no longer needed", "ordered by mistake", "a whim"])
+addresses = {name: st.sampled_from([text, "elsewhere"]) for name, text in ADDRESS.items()}
+ARGUMENTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "cancel_pending_order": {"order_id": orders, "reason": reasons},
+    "exchange_delivered_order_items": swaps,
+    "modify_pending_order_address": {"order_id": orders, **addresses},
+    "modify_pending_order_items": swaps,
+    "modify_pending_order_payment": {"order_id": orders, "payment_method_id": methods},
+    "modify_user_address": {"user_id": st.sampled_from(["ann", "ben", "cy"]), **addresses},
+    "return_delivered_order_items": {
+        "order_id": orders,
+        "item_ids": items,
+        "payment_method_id": methods,
+    },
+}
+actions = st.one_of(
+    [
+        st.tuples(st.just(name), st.fixed_dictionaries(arguments))
+        for name, arguments in ARGUMENTS.items()
+    ]
+)
+
+
+@given(st.lists(actions, max_size=12))
+def test_two_independent_applications_of_any_actions_end_in_the_same_database(
+    played: list[tuple[str, Json]],
+) -> None:
+    """Both refuse the same actions, and a refused one changes nothing."""
+    shop, other = Shop(small_shop()), small_shop()
+    for name, arguments in played:
+        before = copy.deepcopy(shop.database)
+        refused = refusal(shop, name, arguments) is not None
+        assert refused == (reference.apply(other, name, arguments) is not None)
+        assert shop.database == other
+        if refused:
+            assert shop.database == before
+
+
+def test_a_cancelled_order_refunds_a_gift_card_at_once() -> None:
+    """The policy of the domain."""
+    shop = Shop(small_shop())
+    shop.cancel_pending_order("#2", "no longer needed")
+    assert shop.database["users"]["ann"]["payment_methods"]["gift_card_1"]["balance"] == 57.9
+    assert [entry["amount"] for entry in shop.database["orders"]["#2"]["payment_history"]] == [
+        52.4,
+        52.4,
+    ]
+
+
+def test_items_of_a_pending_order_change_once_and_the_difference_is_paid() -> None:
+    """The policy of the domain: two equal items may become two different ones."""
+    shop = Shop(small_shop())
+    shown = shop.modify_pending_order_items(
+        "#1", ["mug-red", "mug-red"], ["mug-blue", "mug-green"], "paypal_1"
+    )
+    assert [item["item_id"] for item in shown["items"]] == ["mug-blue", "mug-green"]
+    assert shown["payment_history"][-1] == {
+        "transaction_type": "payment",
+        "amount": 1.35,
+        "payment_method_id": "paypal_1",
+    }
+    with pytest.raises(Refused, match="not pending"):
+        shop.modify_pending_order_items("#1", ["mug-blue"], ["mug-red"], "paypal_1")
+    with pytest.raises(Refused, match="not pending"):
+        shop.cancel_pending_order("#1", "no longer needed")
+    shop.modify_pending_order_address("#1", **ADDRESS)
+
+
+def test_a_gift_card_that_is_too_small_pays_nothing() -> None:
+    """The policy of the domain."""
+    shop = Shop(small_shop())
+    with pytest.raises(Refused, match="does not cover"):
+        shop.modify_pending_order_payment("#1", "gift_card_1")
+    assert shop.database == small_shop()
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("2 + 2", "4.0"),
+        ("155.33 - 147.05 + 268.77 - 235.13", "41.92"),
+        ("-(1 + 2) * 3 / 4", "-2.25"),
+        ("  7", "7.0"),
+    ],
+)
+def test_arithmetic_is_worked_out(expression: str, value: str) -> None:
+    """Source: what the published tool returns, two decimals as text."""
+    assert Shop(small_shop()).calculate(expression) == value
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["", "2 **", "2 ** 9", "7 // 2", "1 / 0", "__import__('os')", "(1", "1" * 201, "1(2)", "()"],
+)
+def test_what_is_no_plain_arithmetic_is_refused(expression: str) -> None:
+    """Nothing is evaluated but numbers and four operators."""
+    with pytest.raises(Refused):
+        Shop(small_shop()).calculate(expression)
+
+
+def test_users_are_found_whatever_the_case_of_their_name() -> None:
+    """The policy of the domain: by email, or by name and zip code."""
+    shop = Shop(small_shop())
+    assert shop.find_user_id_by_email("ANN@example.com") == "ann"
+    assert shop.find_user_id_by_name_zip("BEN", "reed", "97301") == "ben"
+    with pytest.raises(Refused, match="no user"):
+        shop.find_user_id_by_name_zip("ben", "reed", "97302")
+
+
+def test_what_a_read_returns_is_a_copy() -> None:
+    """Nobody changes the shop by changing an answer."""
+    shop = Shop(small_shop())
+    shop.get_order_details("#1")["status"] = "cancelled"
+    assert shop.get_order_details("#1")["status"] == "pending"
+    assert shop.get_item_details("mug-red")["price"] == 9.1
+    assert shop.list_all_product_types() == {"Lamp": "lamp", "Mug": "mug"}
+
+
+@published
+def test_both_applications_agree_on_every_published_task() -> None:
+    """Real input: the reference actions of each task, in order."""
+    text = (DATA / "db.json").read_text(encoding="utf-8")
+    for task in json.loads((DATA / "tasks.json").read_text(encoding="utf-8")):
+        shop, other = Shop(json.loads(text)), json.loads(text)
+        played = task["evaluation_criteria"]["actions"]
+        refused = [
+            refusal(shop, action["name"], action["arguments"]) is not None
+            for action in played
+            if action["name"] in reference.WRITES
+        ]
+        why = reference.apply_all(other, played)
+        assert refused == [
+            reason is not None
+            for action, reason in zip(played, why, strict=True)
+            if action["name"] in reference.WRITES
+        ]
+        assert shop.database == other
+
+
+@published
+def test_the_shop_offers_exactly_the_published_tools() -> None:
+    """Real input: the names of the published tools."""
+    tools = json.loads((DATA / "tools.json").read_text(encoding="utf-8"))
+    assert set(Shop(small_shop()).actions) == {tool["name"] for tool in tools}
+    assert set(reference.WRITES) == {tool["name"] for tool in tools if tool["kind"] == "write"}
