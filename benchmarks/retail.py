@@ -213,7 +213,7 @@ async def play(task: Task, data: Data, fate: Plan) -> Played:
         played.callbacks += 1
         return Decision(approve=True, by="benchmark")
 
-    support = Remit(
+    support: Remit[None] = Remit(
         name="retail",
         model=ScriptedModel(script(task.actions), latency=fate.thinking),
         instructions=data.policy,
@@ -338,7 +338,7 @@ def report(results: Mapping[str, Played], seed: int | None, seconds: float) -> I
         yield line("tasks that suffered none", sum(not one.faults for one in played))
     yield "effects"
     yield line("actions that took effect", sum(one.effects for one in played))
-    yield line("of these applied twice", sum(one.twice for one in played))
+    yield line("beyond what was asked for, or tried again", sum(one.twice for one in played))
     yield line("repeats answered from the ledger", sum(one.repeats for one in played))
     yield from (f"task {name}: {one.wrong}" for name, one in results.items() if one.wrong)
     reached = sum(not one.wrong for one in played)

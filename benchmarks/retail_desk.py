@@ -136,7 +136,7 @@ class Desk:
         async def handler(arguments: Json, call: Call[None]) -> object:
             return await self._serve(name, arguments, call.key)
 
-        tool = Tool.from_schema(
+        tool = Tool[..., Any].from_schema(
             name=name,
             description=schema["description"],
             parameters=schema["input_schema"],

@@ -16,7 +16,7 @@ EventKind: TypeAlias = Literal[
     "run_started",
     "text",
     "replied",
-    "noted",
+    "note_failed",
     "model_retry",
     "call_started",
     "call_progress",

@@ -186,7 +186,12 @@ class Run:
     @property
     def tools_until(self) -> float:
         """When tools, and the model calls of steps, are cut."""
-        return self.clock.ends_at - self.clock.kept(self.state.latencies)
+        return self.tools_end()[0]
+
+    def tools_end(self) -> tuple[float, str]:
+        """The same, and whose clock says so."""
+        end, whose = self.clock.end()
+        return end - self.clock.kept(self.state.latencies), whose
 
     @property
     def _output_cap(self) -> int:
@@ -194,9 +199,8 @@ class Run:
         return min(wanted, self.config.model.profile.max_output)
 
     def _time_limit(self) -> Limit | None:
-        end, whose = self.clock.end()
-        in_time = self.loop.time() < end - self.clock.kept(self.state.latencies)
-        return None if in_time else Limit(Reason.DEADLINE, whose)
+        until, whose = self.tools_end()
+        return None if self.loop.time() < until else Limit(Reason.DEADLINE, whose)
 
     def _quote_limit(self) -> Limit | None:
         self._hold_back()
@@ -285,11 +289,6 @@ class Run:
         """The turn is over: what was read and begun for it is not needed again."""
         self._prepared.clear()
         self.early.clear()
-
-    def intend(self, uses: Sequence[ToolUse]) -> tuple[Asked, ...]:
-        """Give the calls of a reply their keys. Shape: one for each use."""
-        intents = Intents(self)
-        return tuple(intents.add(use) for use in uses)
 
     def _key_of(self, use: ToolUse, edit: str) -> str | None:
         """The key of a call whose arguments the host wrote; None where they do not fit."""

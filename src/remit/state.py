@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Final
 
 from remit.budget import ZERO, Limits, Totals
 from remit.errors import JournalError
@@ -39,9 +40,10 @@ from remit.rows import (
 from remit.stall import Stall
 from remit.transcript import Answering, Slot, Transcript
 
-__all__ = ["CallState", "Limit", "RunState"]
+__all__ = ["RUNNABLE", "CallState", "Limit", "RunState"]
 
-_RUNNABLE = frozenset({StopReason.TOOL_USE, StopReason.END_TURN})
+RUNNABLE: Final = frozenset({StopReason.TOOL_USE, StopReason.END_TURN})
+"""Stop reasons whose calls may run."""
 _CAN_BE_EMPTY = frozenset(
     {
         StopReason.END_TURN,
@@ -223,7 +225,7 @@ class RunState:
     def not_run(self) -> str | None:
         """Why the calls of the open turn may not run; None where they may."""
         reply = self.reply
-        if reply is None or (reply.whole and not reply.closing and reply.stop_reason in _RUNNABLE):
+        if reply is None or (reply.whole and not reply.closing and reply.stop_reason in RUNNABLE):
             return None
         if reply.closing:
             return "the limit was reached and no more tools run"

@@ -67,6 +67,7 @@ class Halt:
         self._above = above
         if above is not None:
             above.watch(self._follow)
+            self._follow()
 
     def set(self, cause: HaltCause) -> None:
         """Stop. On the event loop of the run only; from elsewhere `set_threadsafe`."""

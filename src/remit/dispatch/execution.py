@@ -47,6 +47,8 @@ class Execution:
         *,
         reserved: Reservation,
         until: float,
+        whose_time: str,
+        step: int,
         halt: Halt,
     ) -> None:
         self._run = run
@@ -55,12 +57,12 @@ class Execution:
         self._arguments = arguments
         self._reserved = reserved
         self._until = until
+        self._step = step
         self._halt = halt
         self._computed: dict[str, Any] = {}
         self.path = Path(run.path)
         self.entered = False
         """Whether the function was called."""
-        ceiling = until < run.tools_until
         self._frame = Frame(
             key=call.key or "",
             run_id=run.state.run_id,
@@ -68,7 +70,7 @@ class Execution:
             budget=run.budget,
             store=run.record.store,
             until=until,
-            whose_time=run.config.name if ceiling else run.clock.end()[1],
+            whose_time=whose_time,
             settle_seconds=run.config.grace,
             path=self.path,
             listeners=run.listeners,
@@ -111,9 +113,10 @@ class Execution:
         """Run the body to its end; again after a failure, where the author allows it."""
         run, tool = self._run, self._tool
         code = tool.bind(self._arguments.values, self._computed, self._make_call())
-        run.emit(
-            "call_started", {"id": self._call.use.id, "tool": tool.name, "key": self._frame.key}
-        )
+        if run.listeners:
+            run.emit(
+                "call_started", {"id": self._call.use.id, "tool": tool.name, "key": self._frame.key}
+            )
         self.entered = True
         may_be_quick = tool.deterministic and not tool.is_async
         if may_be_quick and run.quick.get(tool.name, False):
@@ -176,7 +179,7 @@ class Execution:
         return Call(
             key=self._frame.key,
             run_id=run.state.run_id,
-            step=run.state.steps,
+            step=self._step,
             deadline=self._until,
             deps=run.deps,
             clock=run.loop.time,

@@ -61,6 +61,9 @@ class Passage:
         self._withheld = halt is not None
         self._denied: Limit | None = None
         self._asked_at = run.loop.time()
+        self.until = self._asked_at
+        """When it is cut: its own ceiling, waiting included, never past the run's."""
+        self._whose_time = run.config.name
         self._verdict: Verdict = Allow()
         self._reserved: Reservation | None = None
         self._execution: Execution | None = None
@@ -75,11 +78,15 @@ class Passage:
         self._bad = prepared if isinstance(prepared, BadArguments) else None
         if isinstance(prepared, tuple):
             self._tool, self._arguments = prepared
+            self._count_from_here()
 
-    @property
-    def until(self) -> float:
-        """When this call is cut: its own ceiling, waiting included, never past the run's (C7)."""
-        return min(self._asked_at + self._tool.timeout, self.run.tools_until)
+    def _count_from_here(self) -> None:
+        """The call was asked for, or approved, just now: its ceiling counts from here (C7)."""
+        self._asked_at = self.run.loop.time()
+        self.until, self._whose_time = self.run.tools_end()
+        if self._asked_at + self._tool.timeout < self.until:
+            self.until = self._asked_at + self._tool.timeout
+            self._whose_time = self.run.config.name
 
     @property
     def entered(self) -> bool:
@@ -279,7 +286,6 @@ class Passage:
                 self._denied = Limit(Reason.DEADLINE, run.clock.end()[1])
                 self._settle(not_run("nobody decided in time"))
             return False
-        self._asked_at = run.loop.time()  # the ceiling of an approved call counts from here
         self._read()
         if self.turned_away():
             return False
@@ -314,6 +320,8 @@ class Passage:
             self._arguments,
             reserved=reserved,
             until=self.until,
+            whose_time=self._whose_time,
+            step=run.state.steps + (1 if self._withheld else 0),
             halt=self._halt,
         )
         claim = PROCESS.request(
@@ -432,16 +440,17 @@ class Passage:
                 polling=tool is not None and tool.polling,
             )
         )
-        run.emit(
-            "call_settled",
-            {
-                "id": call.use.id,
-                "tool": call.use.name,
-                "key": call.key,
-                "status": result.status.value,
-                "seconds": run.loop.time() - self._asked_at,
-            },
-        )
+        if run.listeners:
+            run.emit(
+                "call_settled",
+                {
+                    "id": call.use.id,
+                    "tool": call.use.name,
+                    "key": call.key,
+                    "status": result.status.value,
+                    "seconds": run.loop.time() - self._asked_at,
+                },
+            )
 
     def _edited_words(self) -> tuple[Text, ...]:
         """Tell the model where the person who approved changed the arguments (E5)."""

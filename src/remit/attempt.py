@@ -1,0 +1,231 @@
+"""One request to the model, from the first chunk to what is recorded of it.
+
+It runs supervised and can be cut by a cancel or the clock; what was complete by then is kept (C3). Reads may
+begin while the model still writes; they belong to their attempt and go with it. Whether there is another
+attempt is `asking.py`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from remit.budget import ZERO, Amount, Reservation
+from remit.dispatch.early import EarlyReads
+from remit.errors import ModelError, ModelProtocolError
+from remit.messages import Block, Message, Reply, StopReason, Text, ToolUse, Usage
+from remit.models.base import BlockDone, ModelRequest, TextDelta
+from remit.quote import Quote, cost_of
+from remit.rows import Asked, Charged, Replied
+from remit.run import Run
+from remit.state import RUNNABLE, Limit
+from remit.supervise import Raised, Returned, arrived, contained, give_up
+
+__all__ = ["Attempt"]
+
+_CHARS_PER_TOKEN = 4
+
+
+class Attempt:
+    """One request, reserved and on its way."""
+
+    def __init__(
+        self, run: Run, quote: Quote, reserved: Reservation, *, closing: Limit | None
+    ) -> None:
+        self._run = run
+        self._reserved = reserved
+        self._closing = closing is not None
+        self._until = run.clock.ends_at if self._closing else run.tools_until
+        self._request = ModelRequest(
+            instructions=run.state.opened.instructions,
+            transcript=run.state.transcript,
+            tools=run.config.specs,
+            settings=run.config.settings,
+            max_output=quote.max_output,
+            deadline=self._until,
+        )
+        self._reads = EarlyReads(run, allowed=not self._closing)
+        self._blocks: list[Block] = []
+        self._uses: list[ToolUse] = []
+        self._chars = 0
+
+    async def make(self) -> BaseException | None:
+        """Ask once. Returns the error of a failed attempt, None where a reply was recorded."""
+        run = self._run
+        began = run.loop.time()
+        task = contained(self._consume, name=f"model {run.config.model.name}")
+        in_time = await arrived(task, until=self._until, halt=run.halt)
+        ending = task.result() if in_time else await give_up(task, grace=run.config.grace)
+        latency = run.loop.time() - began
+        match ending:
+            case Returned(Reply() as reply):
+                await self._accept(reply, latency)
+                return None
+            case Raised(error) if in_time:
+                await self._reads.discard()
+                self._charge(error)
+                return error
+            case _:
+                self._keep(latency)
+                return None
+
+    async def _consume(self) -> Reply:
+        """Read the stream to its end. Errors: `ModelError`."""
+        reply: Reply | None = None
+        stream = self._run.config.model.stream(self._request)
+        try:
+            async for chunk in stream:
+                if reply is not None:
+                    raise ModelProtocolError(
+                        "the stream went on after its reply", usage=reply.usage
+                    )
+                match chunk:
+                    case TextDelta(text):
+                        self._chars += len(text)
+                        self._run.emit("text", {"text": text})
+                    case BlockDone(block):
+                        self._complete(block)
+                    case Reply():
+                        reply = chunk
+        finally:
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()
+        if reply is None:
+            raise ModelProtocolError("the stream ended without a reply")
+        if reply.stop_reason is StopReason.TOOL_USE and not reply.message.tool_uses:
+            raise ModelProtocolError("a tool turn without a tool", usage=reply.usage)
+        return reply
+
+    def _complete(self, block: Block) -> None:
+        self._blocks.append(block)
+        if isinstance(block, ToolUse):
+            self._chars += len(block.arguments)
+            self._uses.append(block)
+            self._reads.consider(self._uses)
+
+    async def _accept(self, reply: Reply, latency: float) -> None:
+        """Record a whole reply."""
+        runs = not self._closing and reply.stop_reason in RUNNABLE
+        if not runs:
+            await self._reads.discard()
+        self._record(
+            _presentable(reply),
+            reply.stop_reason,
+            latency=latency,
+            usage=reply.usage,
+            usd=reply.usd,
+            runs=runs,
+        )
+        if runs:
+            self._reads.hand_over()
+
+    def _keep(self, latency: float) -> None:
+        """Record what was complete when a cancel or the clock cut the stream; early reads included."""
+        self._record(
+            _visible(self._blocks), None, latency=latency, usage=None, usd=None, runs=False
+        )
+        self._reads.hand_over()
+
+    def _record(
+        self,
+        content: tuple[Block, ...],
+        stop_reason: StopReason | None,
+        *,
+        latency: float,
+        usage: Usage | None,
+        usd: Decimal | None,
+        runs: bool,
+    ) -> None:
+        """Charge and write down a reply; `stop_reason` is None where it was cut short."""
+        run = self._run
+        message = self._named(content)
+        uses = () if message is None else message.tool_uses
+        billed = self._estimate() if usage is None else usage
+        row = Replied(
+            message=message,
+            stop_reason=stop_reason or StopReason.UNKNOWN,
+            usage=billed,
+            usd=cost_of(run.config.model.profile, billed, usd),
+            estimated=usage is None,
+            asked=self._reads.intend(uses) if runs else tuple([Asked(None) for _ in uses]),
+            closing=self._closing,
+            whole=stop_reason is not None,
+            seconds=run.clock.seconds,
+            latency=latency,
+        )
+        actual = Amount(
+            steps=0 if self._closing or message is None else 1, tokens=billed.total, usd=row.usd
+        )
+        overshoot = self._reserved.settle(actual, billed, estimated=row.estimated)
+        run.record.write(row if overshoot == ZERO else replace(row, overshoot=overshoot))
+        if run.listeners:
+            _tell(run, row, overshoot)
+
+    def _named(self, content: tuple[Block, ...]) -> Message | None:
+        """The message with ids that are unique in the transcript (T3)."""
+        if not content:
+            return None
+        uses = [block for block in content if isinstance(block, ToolUse)]
+        if not uses:
+            return Message("assistant", content)
+        fresh = iter(self._run.state.transcript.fresh_ids(uses))
+        return Message(
+            "assistant", tuple([next(fresh) if isinstance(b, ToolUse) else b for b in content])
+        )
+
+    def _charge(self, error: BaseException) -> None:
+        """Charge a failed attempt: as reported, or by estimate where nothing was."""
+        reported = error.usage if isinstance(error, ModelError) else None
+        billed = self._estimate() if reported is None else reported
+        usd = cost_of(self._run.config.model.profile, billed, None)
+        estimated = reported is None
+        self._reserved.settle(Amount(tokens=billed.total, usd=usd), billed, estimated=estimated)
+        if billed.total or usd:
+            self._run.record.write(Charged(billed, usd, estimated))
+
+    def _estimate(self) -> Usage:
+        """What nobody reported: the prompt, and what was seen of the output."""
+        return Usage(input=self._run.prompt_tokens, output=self._chars // _CHARS_PER_TOKEN)
+
+
+def _tell(run: Run, row: Replied, overshoot: Amount) -> None:
+    run.emit(
+        "replied",
+        {
+            "stop_reason": row.stop_reason.value,
+            "usage": row.usage.to_json(),
+            "usd": str(row.usd),
+            "estimated": row.estimated,
+            "text": "" if row.message is None else row.message.text,
+            "tools": [] if row.message is None else [use.name for use in row.message.tool_uses],
+            "closing": row.closing,
+            "whole": row.whole,
+            "seconds": row.latency,
+        },
+    )
+    if overshoot != ZERO:
+        run.emit("overshoot", overshoot.to_json())
+
+
+def _presentable(reply: Reply) -> tuple[Block, ...]:
+    """The blocks that can be kept: a call that the output limit cut is dropped (C3, case 12)."""
+    content = reply.message.content
+    if reply.stop_reason is StopReason.LENGTH and content and _is_cut(content[-1]):
+        content = content[:-1]
+    return _visible(content)
+
+
+def _visible(content: Sequence[Block]) -> tuple[Block, ...]:
+    """Without blank texts, which providers refuse."""
+    return tuple([b for b in content if not isinstance(b, Text) or b.text.strip()])
+
+
+def _is_cut(block: Block) -> bool:
+    if not isinstance(block, ToolUse):
+        return False
+    try:
+        block.parsed()
+    except ValueError:
+        return True
+    return False
