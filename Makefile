@@ -45,7 +45,7 @@ mutants: $(VENV)/.dev ## every promise has a sabotage, and a test that notices i
 	$(RUN) scripts/mutants.py $(ARGS)
 
 bench: $(VENV)/.runtime ## timings: to be compared, not to be passed
-	set -e; for file in $(wildcard benchmarks/bench_*.py); do $(RUN) $$file; done
+	$(RUN) benchmarks/loop.py $(ARGS)
 
 pins: ## resolve requirements/*.txt anew
 	$(MAKE) --no-print-directory VENV=.venvs/pins .venvs/pins/.created

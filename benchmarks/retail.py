@@ -100,6 +100,8 @@ class Played:
     """Keys that came back after they had taken effect, and were answered from the ledger."""
     steps: int = 0
     calls: int = 0
+    seconds: float = 0.0
+    """Real time in the loop, in the scripted model and in the tools."""
 
 
 def read(data: Path, tasks: Path) -> Data:
@@ -223,6 +225,7 @@ async def play(task: Task, data: Data, fate: Plan) -> Played:
     )
     if fate.cancel_after is not None:
         asyncio.get_running_loop().call_later(fate.cancel_after, desk.interruptible.set)
+    began = time.perf_counter()
     outcome = await _started(support, task, desk)
     while outcome.reason in (Reason.WAITING, Reason.CANCELLED):
         if outcome.reason is Reason.WAITING:
@@ -238,6 +241,7 @@ async def play(task: Task, data: Data, fate: Plan) -> Played:
                 else support.run("Please go on.", history=outcome.transcript)
             )
         outcome = await _continued(goes_on, support, outcome.run_id, desk)
+    played.seconds = time.perf_counter() - began
     _judge(task, data, desk, outcome, played)
     return played
 
@@ -308,25 +312,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     seed: int | None = options.faults
     data = read(options.data, options.tasks)
-    began = time.perf_counter()
     results = {
         task.id: run_virtual(
             play(task, data, Plan(bool(turn % 2)) if seed is None else plan(task, seed))
         )
         for turn, task in enumerate(data.tasks)
     }
-    print("\n".join(report(results, seed, time.perf_counter() - began)))
+    print("\n".join(report(results, seed)))
     return 1 if any(played.wrong for played in results.values()) else 0
 
 
-def report(results: Mapping[str, Played], seed: int | None, seconds: float) -> Iterator[str]:
+def report(results: Mapping[str, Played], seed: int | None) -> Iterator[str]:
     """The lines to print; the last one says how many tasks reach the reference state."""
     played = list(results.values())
 
     def line(what: str, count: int) -> str:
         return f"  {what:<44}{count:>6}"
 
-    yield f"{len(played)} tasks with a scripted model, played in {seconds:.1f} s"
+    seconds = sum(one.seconds for one in played)
+    yield f"{len(played)} tasks with a scripted model, {seconds:.2f} s in loop, model and tools"
     yield line("replies of the model", sum(one.steps for one in played))
     yield line("tool calls", sum(one.calls for one in played))
     yield line("approvals by a callback", sum(one.callbacks for one in played))

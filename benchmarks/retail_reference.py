@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-__all__ = ["WRITES", "apply", "apply_all"]
+__all__ = ["WRITES", "apply"]
 
 Row: TypeAlias = dict[str, Any]
 Write: TypeAlias = Callable[[Row, Row, Row, Mapping[str, Any]], "str | None"]
@@ -206,8 +206,3 @@ def apply(database: Row, name: str, arguments: Mapping[str, Any]) -> str | None:
         if order:
             orders[order["order_id"]] = order
     return why
-
-
-def apply_all(database: Row, actions: Iterable[Mapping[str, Any]]) -> list[str | None]:
-    """Carry actions out in order; for each, None or why it could not be done."""
-    return [apply(database, action["name"], action["arguments"]) for action in actions]

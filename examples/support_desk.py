@@ -9,6 +9,7 @@ database and the limits are real. On a terminal you are asked whether the refund
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 import sys
@@ -40,6 +41,9 @@ class Shop:
         self.database.row_factory = sqlite3.Row
         self.database.executescript(SHOP)
         self.carrier_answers = False
+
+    def close(self) -> None:
+        self.database.close()
 
     def rows(self, query: str, *values: str) -> list[dict[str, Any]]:
         return [dict(row) for row in self.database.execute(query, values)]
@@ -128,18 +132,29 @@ def say(who: str, text: str) -> None:
         print(" " * 12 + line)
 
 
-def tell(event: Event, began: float) -> None:
-    """Print an event, if it is one for people."""
-    fields, seconds = event.fields, f"{event.at - began:5.2f} s"
-    match event.kind:
-        case "replied":
-            say("model", fields["text"])
-        case "call_started":
-            say(seconds, f"{fields['tool']} begins")
-        case "call_settled":
-            say(seconds, f"{fields['tool']} ends: {fields['status']}")
-        case _:
-            pass
+class Log:
+    """Prints the events that are for people."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.get_running_loop().time()
+        self.text = ""
+
+    def tell(self, event: Event) -> None:
+        """Text comes in pieces, and is printed whole before whatever follows it."""
+        if event.kind == "text":
+            self.text += event.fields["text"]
+            return
+        if self.text:
+            say("model", self.text)
+            self.text = ""
+        seconds = f"{event.at - self.began:.2f} s"
+        match event.kind:
+            case "call_started":
+                say(seconds, f"{event.fields['tool']} begins")
+            case "call_settled":
+                say(seconds, f"{event.fields['tool']} ends: {event.fields['status']}")
+            case _:
+                pass
 
 
 async def approve(pending: Pending) -> Decision:
@@ -160,6 +175,7 @@ async def ask(question: str) -> str:
         try:
             line = input(question)
         except EOFError:
+            print()
             line = ""
         loop.call_soon_threadsafe(answer.set_result, line)
 
@@ -175,7 +191,7 @@ def account(outcome: Outcome[str]) -> None:
         "steps": f"{spent.steps}",
         "calls": f"{spent.calls}",
         "tokens": f"{spent.tokens:,}",
-        "money": f"{spent.usd:.4f} USD, at the price of a model that costs 3 and 15 USD a million",
+        "money": f"{spent.usd:.4f} USD, at 3 and 15 USD for a million tokens in and out",
         "time": f"{spent.seconds:.2f} s",
     }
     print()
@@ -204,13 +220,17 @@ async def main() -> None:
     print("A support desk. The model is scripted: it plays a fixed part, nothing is asked of a")
     print("provider. The loop, the tools, the database and the limits are real.\n")
     say("customer", QUESTION)
-    began = asyncio.get_running_loop().time()
-    async with desk.stream(QUESTION, deps=Shop()) as live:
-        async for event in live:
-            tell(event, began)
+    log = Log()
+    with contextlib.closing(Shop()) as shop:
+        async with desk.stream(QUESTION, deps=shop) as live:
+            async for event in live:
+                log.tell(event)
     told(live.outcome.transcript)
     account(live.outcome)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except KeyboardInterrupt:
+        sys.exit("\nInterrupted: the run was cancelled and closed; nothing was refunded unasked.")

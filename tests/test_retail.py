@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import retail
 import retail_reference as reference
+from remit.testing import run_virtual
+from retail_desk import Effects, Fault
 from retail_domain import Json, Refused, Shop
 
 DATA = Path(__file__).parents[2] / "shared" / "retail"
@@ -240,25 +244,129 @@ def test_what_a_read_returns_is_a_copy() -> None:
     assert shop.list_all_product_types() == {"Lamp": "lamp", "Mug": "mug"}
 
 
+def test_a_key_that_comes_again_gets_what_was_done_and_does_nothing() -> None:
+    """E4: what a service that honours idempotency keys owes remit."""
+    effects, done = Effects(), list[str]()
+    for _ in range(2):
+        assert effects.apply("key", "cancel #1", lambda: done.append("cancel #1")) is None
+    assert done == ["cancel #1"]
+    assert (effects.applied.total(), effects.repeats.total()) == (1, 1)
+
+
+def test_a_second_attempt_under_a_key_of_its_own_is_seen_even_where_the_shop_refuses_it() -> None:
+    """E1: the benchmark must not owe its good result to the rules of the shop."""
+    shop, effects = Shop(small_shop()), Effects()
+
+    def cancel() -> object:
+        return shop.cancel_pending_order("#1", "no longer needed")
+
+    effects.apply("a key", "cancel #1", cancel)
+    with pytest.raises(Refused):
+        effects.apply("another key", "cancel #1", cancel)
+    assert effects.applied["cancel #1"] == 2
+
+
+TASK = retail.Task(
+    id="made here",
+    prompt="Please put my orders right.",
+    actions=(
+        ("find_user_id_by_email", {"email": "nobody@example.com"}),
+        ("get_user_details", {"user_id": "ann"}),
+        ("get_order_details", {"order_id": "#1"}),
+        ("get_order_details", {"order_id": "#2"}),
+        ("get_order_details", {"order_id": "#1"}),
+        ("modify_user_address", {"user_id": "ann", **ADDRESS, "city": "Bend"}),
+        ("modify_pending_order_address", {"order_id": "#1", **ADDRESS, "city": "Bend"}),
+        ("cancel_pending_order", {"order_id": "#2", "reason": "no longer needed"}),
+        ("modify_pending_order_payment", {"order_id": "#1", "payment_method_id": "gift_card_1"}),
+        ("modify_pending_order_payment", {"order_id": "#1", "payment_method_id": "paypal_1"}),
+        (
+            "return_delivered_order_items",
+            {"order_id": "#5", "item_ids": ["mug-green"], "payment_method_id": "gift_card_1"},
+        ),
+    ),
+)
+"""Two actions are refused by the shop: there is no such user, and the order is paid so already."""
+
+
+def made_here(*tasks: retail.Task) -> retail.Data:
+    """The small shop in the form of the published files."""
+    arguments = {name: arguments for task in tasks for name, arguments in task.actions}
+    return retail.Data(
+        database=json.dumps(small_shop()),
+        policy="Be kind.",
+        tasks=tasks,
+        tools=[
+            {
+                "name": name,
+                "description": f"{name}, as published.",
+                "input_schema": {
+                    "type": "object",
+                    "properties": {
+                        key: {"type": "array", "items": {"type": "string"}}
+                        if isinstance(value, list)
+                        else {"type": "string"}
+                        for key, value in given.items()
+                    },
+                    "required": list(given),
+                },
+            }
+            for name, given in arguments.items()
+        ],
+    )
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_a_task_reaches_the_reference_state_whether_it_waits_or_is_approved_at_once(
+    in_process: bool,
+) -> None:
+    """E6: the same effects, decided by a callback or by waiting, decision and resume."""
+    played = run_virtual(retail.play(TASK, made_here(TASK), retail.Plan(in_process)))
+    assert played.wrong == ""
+    assert (played.callbacks, played.decisions) == ((4, 0) if in_process else (0, 4))
+    assert (played.effects, played.twice, played.repeats) == (5, 0, 0)
+
+
+def test_whatever_a_task_suffers_it_reaches_the_reference_state_and_nothing_happens_twice() -> None:
+    """E1, E4, K1, T1: failures, timeouts, doubts, disorder and cancellations of 60 seeds."""
+    data, suffered = made_here(TASK), Counter[Fault]()
+    for seed in range(60):
+        played = run_virtual(retail.play(TASK, data, retail.plan(TASK, seed)))
+        assert (seed, played.wrong, played.twice, played.effects) == (seed, "", 0, 5)
+        assert played.faults
+        suffered += played.faults
+    assert min(suffered[fault] for fault in Fault) >= 5
+
+
+def test_a_task_without_actions_is_cancelled_while_its_model_thinks_and_then_goes_on() -> None:
+    """K1: a cancellation in mid-reply leaves a transcript that can be continued."""
+    task = retail.Task("idle", "Thank you!", ())
+    for seed in range(4):
+        played = run_virtual(retail.play(task, made_here(task), retail.plan(task, seed)))
+        assert (played.wrong, played.faults[Fault.CANCELLATION]) == ("", 1)
+
+
+def test_a_plan_is_the_same_every_time() -> None:
+    """A seed that fails can be played again."""
+    assert retail.plan(TASK, 7) == retail.plan(TASK, 7)
+    assert len({repr(retail.plan(TASK, seed)) for seed in range(20)}) > 10
+
+
 @published
-def test_both_applications_agree_on_every_published_task() -> None:
-    """Real input: the reference actions of each task, in order."""
+def test_both_applications_agree_on_the_published_actions_played_one_task_after_another() -> None:
+    """Real input: some are refused by the rules, more of them once earlier tasks were played."""
     text = (DATA / "db.json").read_text(encoding="utf-8")
-    for task in json.loads((DATA / "tasks.json").read_text(encoding="utf-8")):
-        shop, other = Shop(json.loads(text)), json.loads(text)
-        played = task["evaluation_criteria"]["actions"]
-        refused = [
-            refusal(shop, action["name"], action["arguments"]) is not None
-            for action in played
-            if action["name"] in reference.WRITES
-        ]
-        why = reference.apply_all(other, played)
-        assert refused == [
-            reason is not None
-            for action, reason in zip(played, why, strict=True)
-            if action["name"] in reference.WRITES
-        ]
-        assert shop.database == other
+    shop, other = Shop(json.loads(text)), json.loads(text)
+    refusals = 0
+    for task in retail.read(DATA, DATA / "tasks.json").tasks:
+        for name, arguments in task.actions:
+            refused = refusal(shop, name, arguments) is not None
+            why = reference.apply(other, name, arguments)
+            if name in reference.WRITES:
+                assert (task.id, name, refused) == (task.id, name, why is not None)
+                refusals += refused
+    assert shop.database == other
+    assert refusals
 
 
 @published
@@ -267,3 +375,18 @@ def test_the_shop_offers_exactly_the_published_tools() -> None:
     tools = json.loads((DATA / "tools.json").read_text(encoding="utf-8"))
     assert set(Shop(small_shop()).actions) == {tool["name"] for tool in tools}
     assert set(reference.WRITES) == {tool["name"] for tool in tools if tool["kind"] == "write"}
+
+
+@published
+@pytest.mark.parametrize("faults", [[], ["--faults", "3"]])
+def test_the_benchmark_says_last_how_many_tasks_reach_the_reference_state(
+    faults: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Real input: every sixth published task, with and without faults."""
+    tasks = tmp_path / "tasks.json"
+    rows = json.loads((DATA / "tasks.json").read_text(encoding="utf-8"))[::6]
+    tasks.write_text(json.dumps(rows), encoding="utf-8")
+    assert retail.main(["--data", str(DATA), "--tasks", str(tasks), *faults]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == f"{len(rows)}/{len(rows)} tasks reach the reference state"
+    assert ("faults of seed 3" in lines) == bool(faults)

@@ -4,6 +4,8 @@ A *remit* is what you delegate and the limits you delegate it under: the model p
 enforces. Begin with `Remit`, `tool` and `Limits`; an `Outcome` tells how a run ended.
 """
 
+import logging
+
 from remit.budget import Amount, Limits, Spend, Totals
 from remit.errors import (
     ConfigurationError,
@@ -98,3 +100,5 @@ __all__ = [
     "Veto",
     "tool",
 ]
+
+logging.getLogger("remit").addHandler(logging.NullHandler())

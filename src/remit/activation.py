@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -113,14 +113,24 @@ async def start(config: Config, host: Host, request: Request) -> Activation:
     if await host.store.create(new):
         if request.history is not None:
             await _withdraw_left(host.store, request.history)
-        return await _activate(config, host, run_id, request.deps, limits=None, again=False)
+        return await _activate(
+            config, host, run_id, request.deps, limits=None, again=False, reserve=request.reserve
+        )
     info = await host.store.info(run_id)
     if info is None or info.spec_hash != spec_hash:
         raise ConfigurationError(
             f"run_id {run_id!r} already stands for another prompt or remit; choose another id, or leave it "
             "out to get a fresh one"
         )
-    return await resume(config, host, run_id, request.deps, limits=None, reopen=False)
+    return await resume(
+        config,
+        host,
+        run_id,
+        request.deps,
+        limits=None,
+        reopen=False,
+        reserve=request.reserve,
+    )
 
 
 async def resume(
@@ -131,19 +141,18 @@ async def resume(
     *,
     limits: Limits | None,
     reopen: bool,
+    reserve: bool = False,
 ) -> Activation:
     """Go on with a run where there is anything to go on with; else its outcome as it stands (J3).
 
     Errors: `ConfigurationError` for an unknown run or another remit's, `RunBusy`, `JournalError`.
     """
-    attached = _attach(host.store, run_id)
-    if attached is not None:
-        return attached
+    live = _LIVE.get((id(host.store), run_id))
+    if live is not None:
+        _check_owner(live[0].state, config)
+        return Activation(_followed(live[1]))
     state = await _known_state(host.store, run_id)
-    if state.opened.remit != config.name:
-        raise ConfigurationError(
-            f"run {run_id!r} belongs to remit {state.opened.remit!r}, not to {config.name!r}"
-        )
+    _check_owner(state, config)
     asks = config.confirm is not None or (host.frame is not None and host.frame.confirm is not None)
     if not await _goes_on(config, host.store, state, limits=limits, reopen=reopen, asks=asks):
         if host.frame is not None:  # its spend may be news to the accounts above
@@ -151,7 +160,14 @@ async def resume(
                 config.name, state.limits, state.own, state.tree, estimated=state.estimated
             )
         return _over(await stored_outcome(host.store, state))
-    return await _activate(config, host, run_id, deps, limits=limits, again=True)
+    return await _activate(config, host, run_id, deps, limits=limits, again=True, reserve=reserve)
+
+
+def _check_owner(state: RunState, config: Config) -> None:
+    if state.opened.remit != config.name:
+        raise ConfigurationError(
+            f"run {state.run_id!r} belongs to remit {state.opened.remit!r}, not to {config.name!r}"
+        )
 
 
 async def look(host: Host, run_id: str) -> Activation:
@@ -184,12 +200,20 @@ async def _known_state(store: Journal, run_id: str) -> RunState:
 async def _withdraw_left(store: Journal, history: Transcript) -> None:
     """A conversation goes on from a closed view: what the view left pending is withdrawn (T2)."""
     for run_id in {key.rsplit(":", 4)[0] for key in history.pending_keys}:
-        if await store.info(run_id) is None:
+        if await store.info(run_id) is not None:
+            await _withdraw_in(store, run_id, history.pending_keys)
+
+
+async def _withdraw_in(store: Journal, run_id: str, keys: Collection[str] | None) -> None:
+    """Withdraw what the calls with these keys, or all calls, wait for, inside children too."""
+    state = await read_state(store, run_id)
+    for call in state.calls:
+        if call.settled or (keys is not None and call.slot.key not in keys):
             continue
-        state = await read_state(store, run_id)
-        for call in state.calls:
-            if call.key in history.pending_keys and call.proposal is not None:
-                await store.withdraw(call.proposal.pending_id)
+        if call.awaits is not None:
+            await _withdraw_in(store, call.awaits, None)
+        elif call.proposal is not None:
+            await store.withdraw(call.proposal.pending_id)
 
 
 async def _activate(
@@ -201,12 +225,17 @@ async def _activate(
     limits: Limits | None,
     again: bool,
     halted: bool = False,
+    reserve: bool = False,
 ) -> Activation:
     """Become the writer of a run and drive it in a task of its own; `halted`: only to its end."""
     lease = await host.store.acquire(run_id, OWNER)
     if isinstance(lease, Held):
         raise RunBusy(run_id, lease.owner)
-    state = await read_state(host.store, run_id)
+    try:
+        state = await read_state(host.store, run_id)
+    except BaseException:  # a cancellation too: nobody would give the lease back
+        await host.store.release(lease)
+        raise
     record = Record(state, host.store, lease)
     if again:
         record.write(Activated(limits or state.limits, config.now().isoformat()))
@@ -218,9 +247,12 @@ async def _activate(
         deps=deps,
         frame=host.frame,
         listeners=host.listeners,
+        reserve=reserve,
     )
     if halted:
         run.halt.set("cancelled")
+    elif state.calls:
+        run.restart_guards()
     place = (id(host.store), run_id)
     task = run.loop.create_task(execute(run), name=f"remit {config.name} {run_id}")
     if not task.done():

@@ -33,8 +33,9 @@ async def ask(run: Run, move: Ask) -> None:
             return
         if number == 0:
             run.guards.start(run.state.transcript)
-        error = await Attempt(run, quote, reserved, closing=move.closing).make()
-        if error is None or not await _wait_to_retry(run, number, error):
+        attempt = Attempt(run, quote, reserved, closing=move.closing)
+        error = await attempt.make()
+        if error is None or not await _wait_to_retry(run, number, error, until=attempt.until):
             break
     if not run.state.calls:
         await run.hear_guards()
@@ -42,6 +43,8 @@ async def ask(run: Run, move: Ask) -> None:
 
 async def _say(run: Run, move: Ask) -> None:
     """Put everything that is due into the newest user turn: notes, then what was queued."""
+    if run.state.paused:
+        return  # the turn is still the provider's: nothing may stand behind it
     for index, note in enumerate(run.config.notes):
         text = await _host_note(run, note)
         if text is not None and run.state.told.get(f"notes:{index}") != text:
@@ -54,9 +57,9 @@ async def _say(run: Run, move: Ask) -> None:
 
 async def _host_note(run: Run, note: Note) -> str | None:
     """Ask the host for its note; a note that fails or is late is left out, and that is told."""
-    task = contained(lambda: call_with(note, run.deps), name="note")
+    task = contained(lambda: call_with(note, run.deps), name="note", halt=run.halt)
     if not await arrived(task, until=run.tools_until, halt=run.halt):
-        await give_up(task, grace=run.config.grace)
+        await give_up(task, grace=run.grace, halt=run.halt)
         return None
     match task.result():
         case Returned(str(text)) if text.strip():
@@ -68,8 +71,11 @@ async def _host_note(run: Run, note: Note) -> str | None:
             return None
 
 
-async def _wait_to_retry(run: Run, number: int, error: BaseException) -> bool:
-    """Wait until the next attempt. False where there is none, and then it is recorded why."""
+async def _wait_to_retry(run: Run, number: int, error: BaseException, *, until: float) -> bool:
+    """Wait until the next attempt. False where there is none, and then it is recorded why.
+
+    Units: `until` is when attempts are cut, on the event loop's clock.
+    """
     transient = isinstance(error, ModelUnavailable | ModelProtocolError)
     seconds = backoff(
         number,
@@ -77,7 +83,7 @@ async def _wait_to_retry(run: Run, number: int, error: BaseException) -> bool:
         retry_after=error.retry_after if isinstance(error, ModelUnavailable) else None,
     )
     wakes = run.loop.time() + seconds
-    if not transient or number == MODEL_RETRIES or wakes >= run.clock.ends_at:
+    if not transient or number == MODEL_RETRIES or wakes >= until:
         run.record.write(Failed(f"{type(error).__name__}: {error}"))
         return False
     run.emit("model_retry", {"attempt": number + 1, "after": seconds, "error": str(error)})

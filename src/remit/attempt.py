@@ -7,7 +7,8 @@ attempt is `asking.py`'s business.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -15,12 +16,12 @@ from remit.budget import ZERO, Amount, Reservation
 from remit.dispatch.early import EarlyReads
 from remit.errors import ModelError, ModelProtocolError
 from remit.messages import Block, Message, Reply, StopReason, Text, ToolUse, Usage
-from remit.models.base import BlockDone, ModelRequest, TextDelta
+from remit.models.base import BlockDone, Chunk, ModelRequest, TextDelta
 from remit.quote import Quote, cost_of
 from remit.rows import Asked, Charged, Replied
 from remit.run import Run
 from remit.state import RUNNABLE, Limit
-from remit.supervise import Raised, Returned, arrived, contained, give_up
+from remit.supervise import Raised, Returned, arrived, contained, give_up, was_stopped
 
 __all__ = ["Attempt"]
 
@@ -36,33 +37,42 @@ class Attempt:
         self._run = run
         self._reserved = reserved
         self._closing = closing is not None
-        self._until = run.clock.ends_at if self._closing else run.tools_until
+        self.until = run.clock.ends_at if self._closing else run.tools_until
+        """When it is cut, on the event loop's clock."""
         self._request = ModelRequest(
             instructions=run.state.opened.instructions,
             transcript=run.state.transcript,
             tools=run.config.specs,
             settings=run.config.settings,
             max_output=quote.max_output,
-            deadline=self._until,
+            deadline=self.until,
         )
         self._reads = EarlyReads(run, allowed=not self._closing)
         self._blocks: list[Block] = []
         self._uses: list[ToolUse] = []
         self._chars = 0
+        self._sent = False
+        """Whether the model was asked at all."""
+        self._over = False
+        """Whether what comes is of no interest any more."""
 
     async def make(self) -> BaseException | None:
         """Ask once. Returns the error of a failed attempt, None where a reply was recorded."""
         run = self._run
         began = run.loop.time()
         task = contained(self._consume, name=f"model {run.config.model.name}")
-        in_time = await arrived(task, until=self._until, halt=run.halt)
-        ending = task.result() if in_time else await give_up(task, grace=run.config.grace)
+        in_time = await arrived(task, until=self.until, halt=run.halt)
+        ending = task.result() if in_time else await give_up(task, grace=run.grace, halt=run.halt)
+        self._over = True
         latency = run.loop.time() - began
         match ending:
+            case _ if not self._sent:
+                self._reserved.refund()
+                return None
             case Returned(Reply() as reply):
                 await self._accept(reply, latency)
                 return None
-            case Raised(error) if in_time:
+            case Raised(error) if in_time and not was_stopped(ending, run.halt):
                 await self._reads.discard()
                 self._charge(error)
                 return error
@@ -71,30 +81,41 @@ class Attempt:
                 return None
 
     async def _consume(self) -> Reply:
-        """Read the stream to its end. Errors: `ModelError`."""
-        reply: Reply | None = None
+        """Ask, and check the reply. Errors: `ModelError`."""
+        if self._run.halt.cause is not None:
+            raise asyncio.CancelledError  # it came before the first step of this task
+        self._sent = True
         stream = self._run.config.model.stream(self._request)
         try:
-            async for chunk in stream:
-                if reply is not None:
-                    raise ModelProtocolError(
-                        "the stream went on after its reply", usage=reply.usage
-                    )
-                match chunk:
-                    case TextDelta(text):
-                        self._chars += len(text)
-                        self._run.emit("text", {"text": text})
-                    case BlockDone(block):
-                        self._complete(block)
-                    case Reply():
-                        reply = chunk
+            reply = await self._read(stream)
         finally:
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
+        self._reads.complete()
         if reply is None:
             raise ModelProtocolError("the stream ended without a reply")
         if reply.stop_reason is StopReason.TOOL_USE and not reply.message.tool_uses:
             raise ModelProtocolError("a tool turn without a tool", usage=reply.usage)
+        if list(reply.message.tool_uses[: len(self._uses)]) != self._uses:
+            raise ModelProtocolError("the reply has other calls than its stream", usage=reply.usage)
+        return reply
+
+    async def _read(self, stream: AsyncIterator[Chunk]) -> Reply | None:
+        """Read the stream to its end, or until nobody is interested any more."""
+        reply: Reply | None = None
+        async for chunk in stream:
+            if self._over:
+                break  # it swallowed its cancellation
+            if reply is not None:
+                raise ModelProtocolError("the stream went on after its reply", usage=reply.usage)
+            match chunk:
+                case TextDelta(text):
+                    self._chars += len(text)
+                    self._run.emit("text", {"text": text})
+                case BlockDone(block):
+                    self._complete(block)
+                case Reply():
+                    reply = chunk
         return reply
 
     def _complete(self, block: Block) -> None:
@@ -180,9 +201,10 @@ class Attempt:
         billed = self._estimate() if reported is None else reported
         usd = cost_of(self._run.config.model.profile, billed, None)
         estimated = reported is None
-        self._reserved.settle(Amount(tokens=billed.total, usd=usd), billed, estimated=estimated)
+        actual = Amount(tokens=billed.total, usd=usd)
+        overshoot = self._reserved.settle(actual, billed, estimated=estimated)
         if billed.total or usd:
-            self._run.record.write(Charged(billed, usd, estimated))
+            self._run.record.write(Charged(billed, usd, estimated, overshoot=overshoot))
 
     def _estimate(self) -> Usage:
         """What nobody reported: the prompt, and what was seen of the output."""
@@ -209,9 +231,9 @@ def _tell(run: Run, row: Replied, overshoot: Amount) -> None:
 
 
 def _presentable(reply: Reply) -> tuple[Block, ...]:
-    """The blocks that can be kept: a call that the output limit cut is dropped (C3, case 12)."""
+    """The blocks that can be kept: a call in whose middle the reply broke off is dropped (C3, case 12)."""
     content = reply.message.content
-    if reply.stop_reason is StopReason.LENGTH and content and _is_cut(content[-1]):
+    if reply.stop_reason not in RUNNABLE and content and _is_cut(content[-1]):
         content = content[:-1]
     return _visible(content)
 

@@ -13,7 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
+from remit.supervise import (
+    Ending,
+    Halt,
+    Raised,
+    Returned,
+    arrived,
+    contained,
+    give_up,
+    outlasted,
+    was_stopped,
+)
 from remit.workers import Workers
 
 __all__ = ["Body", "Cut", "Ended", "run_inline"]
@@ -73,20 +83,22 @@ class Body:
         the cancellation; `on_late` is told the end of an abandoned function.
         """
         if await arrived(self.future, until=until, halt=halt):
-            return Ended(self._ending())
+            ending = self._ending()
+            return Ended(ending, "halt" if was_stopped(ending, halt) else None)
         cut: Cut = "time" if halt is None or halt.cause is None else "halt"
         before_cut()
         if self._task is not None:
-            return Ended(await give_up(self._task, grace=grace, on_late=on_late), cut)
-        return await self._leave_worker(cut, grace, on_late)
+            return Ended(await give_up(self._task, grace=grace, halt=halt, on_late=on_late), cut)
+        return await self._leave_worker(cut, halt, grace, on_late)
 
     async def _leave_worker(
-        self, cut: Cut, grace: float, on_late: Callable[[Ending], None]
+        self, cut: Cut, halt: Halt | None, grace: float, on_late: Callable[[Ending], None]
     ) -> Ended:
         """A thread cannot be cancelled: what has not begun is dropped, the rest gets the grace."""
         job = self.future
         if self._workers.started(job):
-            await arrived(job, until=asyncio.get_running_loop().time() + grace)
+            until = asyncio.get_running_loop().time() + grace
+            await outlasted(job, until=until, halt=halt)
         if job.done():
             return Ended(self._ending(), cut)
         dropped = self._workers.abandon(job, lambda end: on_late(_as_ending(end)))

@@ -34,6 +34,7 @@ __all__ = [
     "Limits",
     "Reservation",
     "Spend",
+    "Tally",
     "Totals",
 ]
 
@@ -269,6 +270,11 @@ class Totals:
     """Active time."""
     usage: Usage = NO_USAGE
 
+    @property
+    def amount(self) -> Amount:
+        """What of it is limited."""
+        return Amount(self.steps, self.calls, self.tokens, self.usd)
+
     def __add__(self, other: Totals) -> Totals:
         return Totals(
             self.steps + other.steps,
@@ -286,13 +292,13 @@ class Totals:
             "tokens": self.tokens,
             "usd": str(self.usd),
             "seconds": self.seconds,
-            "usage": self.usage.to_json(),
+            "usage": None if self.usage == NO_USAGE else self.usage.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: Json) -> Totals:
         """Read them back. Errors: `KeyError`, `ValueError`, `ArithmeticError`."""
-        usage = value["usage"]
+        usage = value["usage"] or NO_USAGE.to_json()
         return cls(
             value["steps"],
             value["calls"],
@@ -522,6 +528,11 @@ class Budget:
         with self._account.tree.lock:
             self._account.charge(actual, ZERO, usage, actual, estimated)
 
+    def recall(self, actual: Amount, usage: Usage) -> None:
+        """Charge what was spent here before, and reserved then: no overshoot, but it may pass a limit."""
+        with self._account.tree.lock:
+            self._account.charge(actual, ZERO, usage, ZERO, estimated=False)
+
     def restore(
         self, own: Totals, tree: Totals, *, overshoot: Amount = ZERO, estimated: int = 0
     ) -> None:
@@ -595,8 +606,8 @@ class _Account:
         self.calls = 0
         self.tokens = 0
         self.usd = _FREE
-        self.own = _Tally()
-        self.spent = _Tally()
+        self.own = Tally()
+        self.spent = Tally()
         self.overshoot = ZERO
         self.estimated = 0
         self.held = ZERO
@@ -745,8 +756,8 @@ class _Account:
         self.calls += tree.calls - before.calls
         self.tokens += tree.tokens - before.tokens
         self.usd = _EXACT.add(self.usd, _EXACT.subtract(tree.usd, before.usd))
-        self.own = _Tally.of(own)
-        self.spent = _Tally.of(tree)
+        self.own = Tally.of(own)
+        self.spent = Tally.of(tree)
         self.restored = Amount(tree.steps, tree.calls, tree.tokens, tree.usd)
         self.measure()
 
@@ -817,8 +828,8 @@ class _Room:
         )
 
 
-class _Tally:
-    """Running totals in plain numbers: adding values up would allocate at each account."""
+class Tally:
+    """Running totals in plain numbers: adding values up would allocate each time."""
 
     __slots__ = (
         "cache_read",
@@ -844,13 +855,14 @@ class _Tally:
         self.reasoning = 0
 
     @classmethod
-    def of(cls, totals: Totals) -> _Tally:
+    def of(cls, totals: Totals) -> Tally:
+        """Begin with what was counted before; time is not counted here."""
         tally = cls()
-        amount = Amount(totals.steps, totals.calls, totals.tokens, totals.usd)
-        tally.add(amount, totals.usage)
+        tally.add(totals.amount, totals.usage)
         return tally
 
     def add(self, actual: Amount, usage: Usage) -> None:
+        """Count something in."""
         self.steps += actual.steps
         self.calls += actual.calls
         self.tokens += actual.tokens
@@ -863,7 +875,8 @@ class _Tally:
             self.output += usage.output
             self.reasoning += usage.reasoning
 
-    def totals(self, seconds: float) -> Totals:
+    def totals(self, seconds: float = 0.0) -> Totals:
+        """The sums as they stand, with this active time."""
         return Totals(
             self.steps,
             self.calls,

@@ -309,6 +309,20 @@ def _digits(value: int | float | Decimal) -> str:
 
 
 _ROW = json.JSONDecoder(parse_float=Decimal)
-_fast = json.JSONEncoder(
+_encoder = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")
-).encode
+)
+
+
+def _make_fast() -> Callable[[Any], str]:
+    """The C encoder, made once: `JSONEncoder.encode` makes one for every value."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # no C accelerator on this interpreter
+        return _encoder.encode
+    chunks: Callable[[Any, int], Iterable[str]] = make(
+        None, _encoder.default, encode_basestring, None, ":", ",", False, False, False
+    )
+    return lambda value: "".join(chunks(value, 0))
+
+
+_fast: Callable[[Any], str] = _make_fast()

@@ -12,12 +12,17 @@ from datetime import UTC, datetime, timedelta
 from remit.budget import Limits
 from remit.current import Frame
 
-__all__ = ["RunClock"]
+__all__ = ["RunClock", "median"]
 
 _KEPT_SHARE = 0.05
-"""The least part of `seconds` that is kept for the hand-back."""
+"""The least part of `seconds`, or of what the calendar leaves of them, that is kept for the hand-back."""
 _KEPT_LATENCIES = 2
 """Median model latencies that are kept for it."""
+
+
+def median(latencies: Sequence[float]) -> float:
+    """What a model call may be expected to take, from sorted latencies; 0 where there are none yet."""
+    return latencies[len(latencies) // 2] if latencies else 0.0
 
 
 class RunClock:
@@ -50,10 +55,16 @@ class RunClock:
             if limits.deadline is None
             else self._started + (limits.deadline - now()).total_seconds()
         )
+        # Of an hour inside a call of a minute, a share of the hour would leave nothing to work in.
+        self._least_kept = _KEPT_SHARE * min(self._limit, max(0, self.calendar_end - self._started))
 
     @property
     def seconds(self) -> float:
-        """Active seconds over all activations: waiting for a decision does not count."""
+        """Active seconds over all activations, as rows hold them: waiting for a decision does not count."""
+        return round(self._active, 6)
+
+    @property
+    def _active(self) -> float:
         until = self._pausing_since if self._pauses else self.time()
         return self._before + until - self._started - self._paused
 
@@ -66,7 +77,7 @@ class RunClock:
 
     def end(self) -> tuple[float, str]:
         """When the run is over, and whose clock says so."""
-        own = self.time() + self._limit - self.seconds
+        own = self.time() + self._limit - self._active
         if self._frame is not None and self.calendar_end < min(own, self._calendar_end):
             return self.calendar_end, self._frame.whose_time
         return min(own, self._calendar_end), self._name
@@ -79,8 +90,7 @@ class RunClock:
         """Seconds kept for the hand-back, from the sorted latencies of the model so far."""
         if not self._hand_back:
             return 0.0
-        median = latencies[len(latencies) // 2] if latencies else 0.0
-        return max(_KEPT_LATENCIES * median, _KEPT_SHARE * self._limit)
+        return max(_KEPT_LATENCIES * median(latencies), self._least_kept)
 
     def pause(self) -> None:
         """Somebody is asked: active time stands still."""

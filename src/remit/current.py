@@ -11,13 +11,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from remit.budget import Amount, Budget, Limits, Totals
+from remit.budget import ZERO, Amount, Budget, Exhausted, Limits, Totals
 from remit.events import Listener
 from remit.messages import Usage
 from remit.pending import ConfirmCallback
 from remit.resources import Path
 from remit.store.base import Journal
-from remit.supervise import Halt
+from remit.supervise import Halt, HaltCause
 
 __all__ = ["CURRENT", "Frame"]
 
@@ -46,6 +46,8 @@ class Frame:
     """What the journal of this call's run already says was spent inside."""
     over: bool = False
     """The call has its result: nothing may start inside it any more."""
+    detaching: bool = False
+    """The run around is being detached: a cancellation of its bodies means just that."""
     halts: list[Halt] = field(default_factory=list[Halt])
     """How to stop the runs inside."""
     charged: tuple[Decimal, int] | None = None
@@ -61,18 +63,30 @@ class Frame:
         return stem if count == 1 else f"{stem}.{count}"
 
     def adopt(
-        self, name: str, limits: Limits, own: Totals, tree: Totals, *, estimated: int
-    ) -> Budget:
+        self,
+        name: str,
+        limits: Limits,
+        own: Totals,
+        tree: Totals,
+        *,
+        estimated: int,
+        reserve: bool = False,
+    ) -> Budget | Exhausted:
         """Open the account of a run inside, which may have spent before.
 
         What it spent and no journal above knows (a crash came between) is charged above it now.
+        `reserve` sets the whole share of the account aside; where that cannot be had nothing is opened.
         """
-        account = Budget(name, limits, parent=self.budget)
         known = self.recorded if self._unclaimed is None else self._unclaimed
         new = _beyond(tree, known)
+        # What is charged below comes out of the share, so that must be there too.
+        aside = self.budget.reserve(limits.share(_beyond(tree, new))) if reserve else None
+        if isinstance(aside, Exhausted):
+            return aside
+        account = Budget(name, limits, parent=self.budget, aside=aside)
         self._unclaimed = _beyond(known, tree)
         if new != Totals():
-            account.charge(Amount(new.steps, new.calls, new.tokens, new.usd), new.usage)
+            account.recall(new.amount, new.usage)
         account.restore(own, tree, estimated=estimated)
         self._accounts.append(account)
         return account
@@ -95,10 +109,16 @@ class Frame:
             total += account.spend.tree
         return _beyond(total, self.recorded)
 
-    def halt(self) -> None:
-        """Stop every run inside."""
+    @property
+    def overshoot_inside(self) -> Amount:
+        """What of it was beyond what was reserved."""
+        return sum((account.spend.overshoot for account in self._accounts), ZERO)
+
+    def halt(self, cause: HaltCause | None) -> None:
+        """Stop every run inside: those of a detached run are detached too, so that they stay resumable."""
+        self.detaching = cause == "detached"
         for halt in self.halts:
-            halt.set_threadsafe("cancelled")
+            halt.set_threadsafe("detached" if self.detaching else "cancelled")
 
 
 def _beyond(totals: Totals, known: Totals) -> Totals:

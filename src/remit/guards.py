@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from remit.pending import Guard, Veto
-from remit.supervise import Ending, Halt, Returned, arrived, contained, give_up
+from remit.supervise import Ending, Halt, Returned, arrived, contained, leave
 from remit.transcript import Transcript
 
 __all__ = ["Guards"]
@@ -19,15 +19,22 @@ class Guards:
     that failed has not passed.
     """
 
-    def __init__(self, guards: Sequence[Guard], on_veto: Callable[[str], None]) -> None:
+    def __init__(self, guards: Sequence[Guard], on_veto: Callable[[str], None], halt: Halt) -> None:
         self._guards = guards
         self._on_veto = on_veto
+        self._halt = halt
         self._tasks: list[asyncio.Task[Ending]] = []
+        self._stopped: list[asyncio.Task[Ending]] = []
+        """Cancelled at the halt, and not heard any more."""
+        self._stopped_at = 0.0
+        """When that was, on the event loop's clock."""
+        if guards:
+            halt.watch(self._stop)
 
     @property
     def open(self) -> bool:
-        """Whether a guard has yet to answer."""
-        return any(not task.done() for task in self._tasks)
+        """Whether a guard has yet to answer, or its answer to be heard."""
+        return bool(self._tasks)
 
     def start(self, transcript: Transcript) -> None:
         """Begin with the transcript that the model is about to see."""
@@ -40,20 +47,33 @@ class Guards:
 
     async def passed(self, *, until: float, halt: Halt) -> bool:
         """Wait for every guard. False where a halt or the instant came first: nothing is passed then."""
-        for task in self._tasks:
+        for task in tuple(self._tasks):
             if not await arrived(task, until=until, halt=halt):
                 return False
-        self._tasks.clear()
+            self._hear(
+                task
+            )  # its callback may be due at this very turn of the event loop, behind us
         return halt.cause is None
 
     async def dismiss(self, grace: float) -> None:
-        """Wait no longer for those that still think."""
-        tasks, self._tasks = self._tasks, []
+        """Wait no longer for those that still think. They have one grace together, from the halt on."""
+        self._stop()
+        tasks, self._stopped = self._stopped, []
         for task in tasks:
-            task.remove_done_callback(self._hear)
-            await give_up(task, grace=grace)
+            await leave(task, until=self._stopped_at + grace, halt=self._halt)
+
+    def _stop(self) -> None:
+        if self._tasks:
+            self._stopped, self._tasks = self._tasks, []
+            # Not the running loop: where it is shut down none runs.
+            self._stopped_at = self._stopped[0].get_loop().time()
+            for task in self._stopped:
+                task.cancel()
 
     def _hear(self, task: asyncio.Task[Ending]) -> None:
+        if task not in self._tasks:
+            return  # heard before, or dismissed
+        self._tasks.remove(task)
         if task.cancelled():
             return
         match task.result():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+from collections.abc import Iterable
 from typing import Final
 
 from remit.canonical import decode, encode
@@ -26,6 +27,15 @@ class StillRunning:
 
     def __contains__(self, key: str) -> bool:
         return key in self._futures
+
+    @property
+    def keys(self) -> frozenset[str]:
+        return frozenset(self._futures)
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Nothing will come of these any more: what ran them is gone."""
+        for key in keys:
+            self._futures.pop(key, None)
 
     def add(self, key: str) -> None:
         """The call with this key was abandoned."""

@@ -13,16 +13,18 @@ from typing import Generic, Self, TypeVar
 
 from remit.errors import ConfigurationError
 from remit.events import Event
+from remit.loop import execute
 from remit.messages import ResultContent, Text
 from remit.outcome import Outcome
 from remit.run import Run
+from remit.supervise import Waiter
 
 __all__ = ["QUEUE_EVENTS", "Live", "content_of", "see_through"]
 
 OutT = TypeVar("OutT")
 
 QUEUE_EVENTS = 1_000
-"""Events kept for a slow reader; beyond them, the oldest pieces of text are merged or dropped first."""
+"""Events kept for a slow reader; beyond them the oldest are dropped and counted, text first."""
 
 
 def content_of(said: str | ResultContent | tuple[ResultContent, ...]) -> tuple[ResultContent, ...]:
@@ -40,18 +42,17 @@ async def see_through(task: asyncio.Task[Outcome[OutT]], run: Run | None) -> Out
 
     `run` is None for one who only attached: that one's cancellation is no business of the run.
     """
-    try:
+    if run is None:
         return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if run is None:
-            raise
-        run.halt.set("cancelled")
-        while not task.done():
-            try:
-                await asyncio.shield(task)
-            except asyncio.CancelledError:
-                continue  # asked again: the run is bounded by its grace, and must close first
-        raise
+    waiter = Waiter(run.abort)  # bounded by the run's grace, however often it is cancelled
+    task.add_done_callback(waiter.wake)
+    await waiter
+    if task.cancelled() and run.state.ended is None:
+        # The event loop is shut down, and took the task before its first step.
+        run.abort()
+        await execute(run)
+    waiter.raise_if_asked()
+    return task.result()
 
 
 class Live(Generic[OutT]):
@@ -60,6 +61,9 @@ class Live(Generic[OutT]):
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.dropped = 0
+        """Events that a slow reader will never see."""
         self._run: Run | None = None
         self._task: asyncio.Task[Outcome[OutT]] | None = None
 
@@ -72,6 +76,12 @@ class Live(Generic[OutT]):
 
     def hear(self, event: Event) -> None:
         """Take an event. Never blocks: a slow reader loses pieces of text, not the run its time."""
+        if asyncio.get_running_loop() is self._loop:
+            self._take(event)
+        elif not self._loop.is_closed():  # of a run inside that has a thread and a loop of its own
+            self._loop.call_soon_threadsafe(self._take, event)
+
+    def _take(self, event: Event) -> None:
         if event.kind == "text" and self._events and self._events[-1].kind == "text":
             last = self._events[-1]
             if last.run_id == event.run_id:
@@ -79,9 +89,18 @@ class Live(Generic[OutT]):
                 self._events[-1] = Event("text", event.run_id, event.path, event.at, {"text": text})
                 return
         if len(self._events) >= QUEUE_EVENTS:
-            self._events.popleft()
+            self._drop_one()
         self._events.append(event)
         self._wake.set()
+
+    def _drop_one(self) -> None:
+        """Make room: the oldest piece of text goes, or the oldest event where there is none."""
+        self.dropped += 1
+        for index, event in enumerate(self._events):
+            if event.kind == "text":
+                del self._events[index]
+                return
+        self._events.popleft()
 
     @property
     def run_id(self) -> str:
@@ -99,10 +118,10 @@ class Live(Generic[OutT]):
     def send(self, said: str | ResultContent | tuple[ResultContent, ...]) -> None:
         """Say something to the run; it takes its place behind the results of the calls under way (T5).
 
-        Errors: `ConfigurationError` once the run has ended.
+        Errors: `ConfigurationError` once the run has ended or waits for somebody.
         """
         content = content_of(said)
-        if self._run is None or self._task is None or self._task.done():
+        if self._run is None or self._run.over:
             raise ConfigurationError(
                 "the run has ended: start another with its transcript as history"
             )

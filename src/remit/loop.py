@@ -11,7 +11,8 @@ import logging
 from typing import Any
 
 from remit.asking import ask
-from remit.dispatch import answer, settle_the_rest
+from remit.canonical import encode
+from remit.dispatch import answer, settle_early, settle_the_rest
 from remit.errors import Fenced, JournalError
 from remit.outcome import Outcome, Reason
 from remit.pending import TOKENS
@@ -57,12 +58,15 @@ async def execute(run: Run) -> Outcome[Any]:
         raise
     except JournalError as error:
         _LOGGER.error("run %s: the journal failed: %s", run.state.run_id, error)  # noqa: TRY400 - the outcome carries it
-        outcome = _unrecorded(run, error)
+        outcome = await _unrecorded(run, error)
     except Exception as error:
         _LOGGER.exception("run %s: an error inside remit", run.state.run_id)
         words = f"{type(error).__name__}: {error}"
+        run.halt.set("cancelled")  # what it left running is not to begin anything
         outcome = await _after(run, Stop(Reason.INTERNAL_ERROR, error=words))
     finally:
+        run.halt.close()
+        run.budget.close()
         await run.record.release()
     run.emit("run_ended", {"reason": outcome.reason.value, "whose": outcome.whose})
     return outcome
@@ -70,9 +74,11 @@ async def execute(run: Run) -> Outcome[Any]:
 
 async def _ended(run: Run, stop: Stop) -> Outcome[Any]:
     """Close the transcript, journal the end, withdraw what nobody needs to decide any more."""
-    await settle_the_rest(run)
-    await run.guards.dismiss(run.config.grace)
+    run.over = True
+    # Before the turn is closed: a closed turn has no calls any more.
     proposals = [call.proposal for call in run.state.calls if call.proposal is not None]
+    await settle_the_rest(run)
+    await run.guards.dismiss(run.grace)
     run.record.write(
         Ended(
             reason=stop.reason.value,
@@ -83,6 +89,7 @@ async def _ended(run: Run, stop: Stop) -> Outcome[Any]:
         )
     )
     await run.record.close("ended")
+    await _leave_unsaid(run)
     for proposal in proposals:
         await run.record.store.withdraw(proposal.pending_id)
         TOKENS.pop(proposal.pending_id, None)
@@ -90,23 +97,39 @@ async def _ended(run: Run, stop: Stop) -> Outcome[Any]:
 
 
 async def _parked(run: Run) -> bool:
-    """Journal that the run waits. False where a decision came in meanwhile."""
+    """Journal that the run waits. False where something came in meanwhile.
+
+    It waits with its guards heard, or a yes could be given to what one of them was about to veto.
+    """
+    await run.hear_guards()
+    if run.halt.cause is not None or run.state.vetoed is not None:
+        return False
     run.record.write(Parked(run.clock.seconds))
     return await run.record.close("waiting")
 
 
 async def _waiting(run: Run) -> Outcome[Any]:
     """Nothing stays in memory: the run is its rows."""
+    run.over = True
+    await _leave_unsaid(run)
     pending = await pendings_of(run.record.store, run.state)
     return outcome_of(run.state, Reason.WAITING, pending=pending)
 
 
 async def _left(run: Run) -> Outcome[Any]:
     """Hand the run over: it is dead to this process and can be resumed anywhere (K1)."""
-    await run.guards.dismiss(run.config.grace)
+    await settle_early(run)
+    await run.guards.dismiss(run.grace)
     run.record.write(Parked(run.clock.seconds))
     await run.record.commit()
     return await _waiting(run)
+
+
+async def _leave_unsaid(run: Run) -> None:
+    """What was sent and has found no place yet waits in the inbox for whoever takes the run up again."""
+    while run.queue:
+        body = encode([block.to_json() for block in run.queue.popleft()])
+        await run.record.store.post(run.state.run_id, "input", body)
 
 
 async def _after(run: Run, stop: Stop) -> Outcome[Any]:
@@ -117,7 +140,9 @@ async def _after(run: Run, stop: Stop) -> Outcome[Any]:
         return outcome_of(run.state, stop.reason, whose=stop.whose, error=stop.error)
 
 
-def _unrecorded(run: Run, error: JournalError) -> Outcome[Any]:
+async def _unrecorded(run: Run, error: JournalError) -> Outcome[Any]:
     """The journal failed: say what is known, without another word to it if somebody else has the run."""
     run.halt.set("detached" if isinstance(error, Fenced) else "cancelled")
+    await settle_early(run)
+    await run.guards.dismiss(run.grace)
     return outcome_of(run.state, Reason.JOURNAL_FAILED, error=str(error))

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
+from remit.canonical import canonical
+from remit.errors import ConfigurationError
 from remit.tools import Effect
 from remit.transcript import Transcript
 
@@ -66,6 +68,21 @@ class Decision:
     """Told to the model when the call is refused."""
     edit: Mapping[str, Any] | None = None
     """Arguments of the host's own in place of the model's; the model is told."""
+
+    def __post_init__(self) -> None:
+        """Errors: `ConfigurationError` for what would be no decision, or none that can be recorded."""
+        if not isinstance(self.approve, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - a text would count as yes
+            raise ConfigurationError("approve= is True or False")
+        if not self.by:
+            raise ConfigurationError("by= names whoever decides")
+        if self.edit is None:
+            return
+        if not self.approve:
+            raise ConfigurationError("edit= goes with approve=True")
+        try:
+            canonical(dict(self.edit))
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"edit= is a JSON object of arguments: {error}") from error
 
 
 ConfirmCallback: TypeAlias = Callable[[Pending], Awaitable[Decision]]

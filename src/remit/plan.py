@@ -126,8 +126,8 @@ def ready_calls(state: RunState, now: datetime) -> tuple[CallState, ...]:
 def _after_reply(state: RunState, room: Room) -> Stop | None:
     """What the newest reply itself says about going on."""
     reply = state.reply
-    if reply is None or not reply.whole:
-        return None
+    if reply is None or not reply.whole or reply.closing:
+        return None  # a hand-back is no answer: with new limits the work goes on after it
     if state.final and not room.queued:
         return Stop(Reason.COMPLETED)
     match reply.stop_reason:
@@ -151,8 +151,9 @@ def _begin(state: RunState, room: Room) -> Move:
     """Begin a step, or the hand-back, or end at the limit."""
     limit = state.denied or room.limit
     if limit is None:
-        return Ask((*_notes(state, room), *room.marks))
-    if room.closing and state.reply is not None:
+        return Ask() if state.paused else Ask((*_notes(state, room), *room.marks))
+    # Once, and not again before something was done after it.
+    if room.closing and state.reply is not None and not state.reply.closing and not state.paused:
         return Ask((_closing_note(limit),), closing=limit)
     return Stop(limit.reason, limit.whose)
 
@@ -162,12 +163,11 @@ def _notes(state: RunState, room: Room) -> tuple[Noted, ...]:
     notes: list[Noted] = []
     if state.untold is not None:
         notes.append(Noted(state.untold, _UNTOLD[state.untold]))
-    if state.stall.repetitions == TELL_AT:
+    if state.stall.repetitions >= TELL_AT and not state.stall.told:
         notes.append(Noted("stall", _STALL))
     last = state.transcript.last
     answered_last = last is not None and last.role == "assistant"
-    paused = state.reply is not None and state.reply.stop_reason is StopReason.PAUSE
-    if answered_last and not paused and not notes and not room.queued:
+    if answered_last and not notes and not room.queued:
         notes.append(Noted("continue", _CONTINUE))
     return tuple(notes)
 

@@ -33,31 +33,34 @@ class Quote:
 
 
 def quote(
-    profile: ModelProfile, *, prompt: int, cap: int, floor: int, left: Left, steps: int
+    profile: ModelProfile,
+    *,
+    prompt: int,
+    cap: int,
+    floor: int,
+    left: Left,
+    steps: int,
+    echoed: bool,
 ) -> Quote | Dimension:
     """The largest affordable call with at most `cap` and at least `floor` tokens of output.
 
     Units: tokens; `prompt` is the estimated prompt, `steps` 1 for a step and 0 for the hand-back.
+    `echoed`: the output is paid twice, for it will stand in the prompt of the hand-back (L5).
     Returns the dimension that lacks room where there is no such call.
     """
     if left.steps < steps:
         return "steps"
     affordable = cap
     if profile.reserve_tokens is None:
-        affordable = min(affordable, left.tokens - prompt)
+        affordable = min(affordable, (left.tokens - prompt) // (2 if echoed else 1))
         if affordable < floor:
             return "tokens"
     elif left.tokens < profile.reserve_tokens:
         return "tokens"
     if left.usd is not None:
-        if profile.reserve_usd is not None:
-            if left.usd < profile.reserve_usd:
-                return "usd"
-        elif profile.price is not None and profile.price.output > 0:
-            rest = left.usd - _prompt_cost(profile, prompt)
-            affordable = min(affordable, int(rest * _MILLION / profile.price.output))
-            if affordable < floor:
-                return "usd"
+        affordable = min(affordable, _output_for(left.usd, profile, prompt, cap, echoed))
+        if affordable < floor:
+            return "usd"
     return Quote(worst_case(profile, prompt=prompt, output=affordable, steps=steps), affordable)
 
 
@@ -74,16 +77,36 @@ def worst_case(profile: ModelProfile, *, prompt: int, output: int, steps: int) -
 
 
 def cost_of(profile: ModelProfile, usage: Usage, stated: Decimal | None) -> Decimal:
-    """What a call did cost: as the provider states it, else by the model's price."""
+    """What a call did cost: as the provider states it, else by the model's price.
+
+    Without either it is what the model declared as the worst, unless nothing was used at all.
+    """
     if stated is not None:
         return stated
-    return Decimal(0) if profile.price is None else profile.price.cost(usage)
+    if profile.price is not None:
+        return profile.price.cost(usage)
+    return (profile.reserve_usd or Decimal(0)) if usage.total else Decimal(0)
+
+
+def _output_for(usd: Decimal, profile: ModelProfile, prompt: int, cap: int, echoed: bool) -> int:
+    """Tokens of output that so much pays for beside the prompt; negative where not even that."""
+    if profile.reserve_usd is not None:
+        return cap if usd >= profile.reserve_usd else -1
+    rest = usd - _prompt_cost(profile, prompt)
+    price = Decimal(0) if profile.price is None else profile.price.output
+    price += _prompt_rate(profile) if echoed else 0
+    if rest < 0 or price == 0:
+        return -1 if rest < 0 else cap
+    return min(cap, int(rest * _MILLION / price))
 
 
 def _prompt_cost(profile: ModelProfile, prompt: int) -> Decimal:
-    """Every prompt token at the dearest rate it may be billed at."""
+    return _prompt_rate(profile) * prompt / _MILLION
+
+
+def _prompt_rate(profile: ModelProfile) -> Decimal:
+    """US dollars for a million prompt tokens, at the dearest rate they may be billed at."""
     price = profile.price
     if price is None:
         return Decimal(0)
-    dearest = max(rate for rate in (price.input, price.cache_write) if rate is not None)
-    return dearest * prompt / _MILLION
+    return price.input if price.cache_write is None else max(price.input, price.cache_write)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from remit.errors import JournalError
 from remit.rows import Row, encode_row
 from remit.state import RunState
 from remit.store.base import Journal, Lease, NewProposal, NewRow, Posted, RunStatus
@@ -27,13 +28,16 @@ class Record:
         self._rows: list[NewRow] = []
         self._proposals: list[NewProposal] = []
         self._committing: asyncio.Future[None] | None = None
-        self._taken = 0
-        self._inbox_max = 0
+        self._failure: JournalError | None = None
+        """Why nothing can be written any more: rows were lost, and none may follow them."""
+        self._taken = lease.taken
+        self._inbox_max = lease.inbox_max
 
     def write(self, row: Row) -> None:
         """Apply a row and queue it for the next commit."""
+        encoded = NewRow(row.kind, encode_row(row))
         self._state.apply(row)
-        self._rows.append(NewRow(row.kind, encode_row(row)))
+        self._rows.append(encoded)
 
     def propose(self, proposal: NewProposal) -> None:
         """Queue a proposal: it becomes decidable with the rows that are queued now."""
@@ -46,22 +50,19 @@ class Record:
         them all.
         Errors: `JournalError`.
         """
-        while self._rows or self._committing is not None:
+        while self._rows or self._committing is not None or self._failure is not None:
             if self._committing is not None:
                 await asyncio.shield(self._committing)
-                continue
-            committing = self._committing = asyncio.get_running_loop().create_future()
-            try:
-                if wave:
-                    await asyncio.sleep(0)
-                await self._append("running")
-            finally:
-                self._committing = None
-                committing.set_result(None)
+            else:
+                await self._append("running", wave=wave)
 
     async def close(self, status: RunStatus) -> bool:
-        """Commit under a new status. False where the run meant to wait but the inbox has something."""
-        await self.commit()
+        """Commit under a new status. False where the run meant to wait but the inbox has something.
+
+        Errors: `JournalError`.
+        """
+        while self._committing is not None:
+            await asyncio.shield(self._committing)
         return await self._append(status) == status
 
     async def release(self) -> None:
@@ -80,11 +81,28 @@ class Record:
             self._taken = posts[-1].id
         return posts
 
-    async def _append(self, status: RunStatus) -> RunStatus:
-        rows, self._rows = self._rows, []
-        proposals, self._proposals = self._proposals, []
-        control = await self.store.append(
-            self._lease, rows, status=status, proposals=proposals, taken=self._taken
-        )
+    async def _append(self, status: RunStatus, *, wave: bool = False) -> RunStatus:
+        """One transaction, the only one at its time, with all that is queued when it begins."""
+        if self._failure is not None:
+            raise self._failure
+        committing = self._committing = asyncio.get_running_loop().create_future()
+        try:
+            if wave:
+                await asyncio.sleep(0)
+            rows, self._rows = self._rows, []
+            proposals, self._proposals = self._proposals, []
+            # Until the answer is there nobody knows whether the rows are.
+            self._failure = JournalError("a transaction did not come to its end")
+            try:
+                control = await self.store.append(
+                    self._lease, rows, status=status, proposals=proposals, taken=self._taken
+                )
+            except JournalError as error:
+                self._failure = error
+                raise
+            self._failure = None
+        finally:
+            self._committing = None
+            committing.set_result(None)
         self._inbox_max = control.inbox_max
         return control.status

@@ -14,7 +14,9 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic
+
+from typing_extensions import TypeVar
 
 from remit import activation
 from remit.activation import Activation, Host, Request
@@ -37,7 +39,7 @@ from remit.workers import ThreadWorkers, Workers
 
 __all__ = ["Remit", "Runtime"]
 
-Deps = TypeVar("Deps")
+Deps = TypeVar("Deps", default=Any)
 T = TypeVar("T")
 
 Prompt = str | ResultContent | tuple[ResultContent, ...]
@@ -281,10 +283,6 @@ class Remit(Generic[Deps]):
             raise ConfigurationError("nothing is decided inside a tool body")
         if (token is None) == (id is None):
             raise ConfigurationError("name the proposal by its token or by id=, not both")
-        if not by:
-            raise ConfigurationError("by= names whoever decides")
-        if edit is not None and not approve:
-            raise ConfigurationError("edit= goes with approve=True")
         run_id = await self.store.decide(
             token_hash=None if token is None else token_hash(token),
             pending_id=id,
@@ -381,6 +379,10 @@ class Remit(Generic[Deps]):
             )
         if run_id == "":
             raise ConfigurationError("run_id is empty: leave it out to get a fresh one")
+        if history is not None and not isinstance(history, Transcript):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            raise ConfigurationError(
+                "history= takes a Transcript: an outcome's, or Transcript.load(...) of what is stored"
+            )
         request = Request(
             prompt=content_of(prompt),
             history=history,

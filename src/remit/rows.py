@@ -163,7 +163,7 @@ class Replied:
             "whole": self.whole,
             "seconds": round(self.seconds, 6),
             "latency": round(self.latency, 6),
-            "overshoot": None if self.overshoot == ZERO else self.overshoot.to_json(),
+            "overshoot": None if self.overshoot is ZERO else self.overshoot.to_json(),
         }
 
     @classmethod
@@ -219,6 +219,8 @@ class Settled:
     memo: str | None = None
     """Under which name a deterministic result is remembered."""
     polling: bool = False
+    overshoot: Amount = ZERO
+    """What the call charged beyond what was reserved for it."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -231,11 +233,12 @@ class Settled:
             "denied": self.denied,
             "memo": self.memo,
             "polling": self.polling,
+            "overshoot": None if self.overshoot is ZERO else self.overshoot.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Settled:
-        spent, children = value["spent"], value["children"]
+        spent, children, overshoot = value["spent"], value["children"], value["overshoot"]
         return cls(
             tool_use_id=value["tool_use_id"],
             content=content_from_json(value["content"]),
@@ -246,6 +249,7 @@ class Settled:
             denied=value["denied"],
             memo=value["memo"],
             polling=value["polling"],
+            overshoot=ZERO if overshoot is None else Amount.from_json(overshoot),
         )
 
 
@@ -289,17 +293,26 @@ class Awaits:
     """The child."""
     children: Totals
     """What the runs inside spent that no earlier row of this call says."""
+    overshoot: Amount = ZERO
+    """What of it was beyond what was reserved."""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "tool_use_id": self.tool_use_id,
             "run_id": self.run_id,
             "children": self.children.to_json(),
+            "overshoot": None if self.overshoot is ZERO else self.overshoot.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Awaits:
-        return cls(value["tool_use_id"], value["run_id"], Totals.from_json(value["children"]))
+        overshoot = value["overshoot"]
+        return cls(
+            value["tool_use_id"],
+            value["run_id"],
+            Totals.from_json(value["children"]),
+            ZERO if overshoot is None else Amount.from_json(overshoot),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +401,12 @@ class Charged:
     estimated: bool
     calls: int = 0
     """Bodies that were entered for it: reads that began early and were discarded (C3)."""
+    tokens: int = 0
+    """What those bodies cost, beside the usage."""
+    children: Totals | None = None
+    """What the runs inside those bodies cost; None where there were none."""
+    overshoot: Amount = ZERO
+    """What was billed beyond what was reserved."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -395,12 +414,22 @@ class Charged:
             "usd": str(self.usd),
             "estimated": self.estimated,
             "calls": self.calls,
+            "tokens": self.tokens,
+            "children": None if self.children is None else self.children.to_json(),
+            "overshoot": None if self.overshoot is ZERO else self.overshoot.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Charged:
+        children, overshoot = value["children"], value["overshoot"]
         return cls(
-            Usage(**value["usage"]), Decimal(value["usd"]), value["estimated"], value["calls"]
+            usage=Usage(**value["usage"]),
+            usd=Decimal(value["usd"]),
+            estimated=value["estimated"],
+            calls=value["calls"],
+            tokens=value["tokens"],
+            children=None if children is None else Totals.from_json(children),
+            overshoot=ZERO if overshoot is None else Amount.from_json(overshoot),
         )
 
 

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from remit.budget import ZERO, Budget, Exhausted
+from remit.budget import ZERO, Amount, Budget, Exhausted, Left
 from remit.canonical import arguments_hash, call_key, decode, encode
-from remit.clock import RunClock
+from remit.clock import RunClock, median
 from remit.config import Config
 from remit.current import Frame
 from remit.errors import JournalError
@@ -96,7 +96,9 @@ class Run:
         deps: Any,
         frame: Frame | None,
         listeners: Sequence[Listener],
+        reserve: bool = False,
     ) -> None:
+        """`reserve` sets a share aside for this run, out of the account of the call around."""
         self.config = config
         self.state = state
         self.record = record
@@ -106,17 +108,17 @@ class Run:
         self.listeners = tuple(listeners)
         self.loop = asyncio.get_running_loop()
         self.halt = Halt(self.loop)
-        self.guards = Guards(config.guards, self._veto)
+        self.grace = config.grace if frame is None else min(config.grace, frame.settle_seconds / 2)
+        """Seconds for which what was cancelled is waited for. A run inside a call has half of what the call
+        has, so that it is closed before the call is given up (K3)."""
+        self.over = False
+        """It hears nobody any more."""
+        self.guards = Guards(config.guards, self._veto, self.halt)
         self.path = Path(None if frame is None else frame.path)
-        if frame is None:
-            self.budget = Budget(config.name, state.limits)
-            self.budget.restore(
-                state.own, state.tree, overshoot=state.overshoot, estimated=state.estimated
-            )
-        else:
-            self.budget = frame.adopt(
-                config.name, state.limits, state.own, state.tree, estimated=state.estimated
-            )
+        self._shareless: Limit | None = None
+        """The limit that left no room for the share that was to be set aside."""
+        self.budget = self._open_account(reserve=reserve)
+        if frame is not None:
             frame.halts.append(self.halt)
         self.clock = RunClock(
             config.name,
@@ -131,7 +133,7 @@ class Run:
         """Input that waits for its place behind the results (T5)."""
         self.early: dict[str, Passage] = {}
         """Reads of the newest reply that began while it was still written."""
-        self.remembering: dict[str, asyncio.Future[None]] = {}
+        self.remembering: dict[str, Passage] = {}
         """Deterministic calls that are being executed, by what they are remembered as."""
         self.quick: dict[str, bool] = {}
         """Deterministic functions, and whether they were measured to be quick."""
@@ -141,11 +143,29 @@ class Run:
                 call.ask_again = call.open_to_decision(self.clock.utc())
         self._fixed_tokens = _estimate(config.specs) + len(state.opened.instructions) // 4
 
+    def _open_account(self, *, reserve: bool) -> Budget:
+        """The account of this run: a root, or one inside the call around."""
+        name, state, frame = self.config.name, self.state, self.frame
+        if frame is None:
+            root = Budget(name, state.limits)
+            root.restore(
+                state.own, state.tree, overshoot=state.overshoot, estimated=state.estimated
+            )
+            return root
+        account = frame.adopt(
+            name, state.limits, state.own, state.tree, estimated=state.estimated, reserve=reserve
+        )
+        if isinstance(account, Budget):
+            return account
+        self._shareless = limit_of(account)
+        return self._open_account(reserve=False)
+
     # What `plan` is told
 
     def room(self) -> Room:
         """What there is room for at this instant."""
-        limit = None if self.state.calls else self._time_limit() or self._quote_limit()
+        self._hold_back()
+        limit = None if self.state.calls else self._limit()
         return Room(
             self.config.now(),
             limit=limit,
@@ -166,15 +186,26 @@ class Run:
         )
         profile, prompt, steps = self.config.model.profile, self.prompt_tokens, 0 if closing else 1
         left = self.budget.left(held=closing)
-        found = quote(profile, prompt=prompt, cap=cap, floor=floor, left=left, steps=steps)
-        if isinstance(found, Quote):
+        found = quote(
+            profile,
+            prompt=prompt,
+            cap=cap,
+            floor=floor,
+            left=left,
+            steps=steps,
+            echoed=self._hands_back and not closing,
+        )
+        affordable = isinstance(found, Quote)
+        if affordable and not _is_used_up(left):
             return found
+        # `left` is never negative: whether an account is at its limit or past it, and whose it is, shows
+        # only when something is reserved.
         least = worst_case(profile, prompt=prompt, output=floor, steps=steps)
-        refused = self.budget.reserve(least, held=closing)
+        refused = self.budget.reserve(found.amount if affordable else least, held=closing)
         if isinstance(refused, Exhausted):
             return limit_of(refused)
         refused.refund()
-        return Limit(LIMIT_REASONS[found], self.budget.name)
+        return found if affordable else Limit(LIMIT_REASONS[found], self.budget.name)
 
     @property
     def prompt_tokens(self) -> int:
@@ -198,29 +229,38 @@ class Run:
         wanted = self.config.settings.max_output or _DEFAULT_OUTPUT
         return min(wanted, self.config.model.profile.max_output)
 
+    def _limit(self) -> Limit | None:
+        return self._shareless or self._time_limit() or self._quote_limit()
+
     def _time_limit(self) -> Limit | None:
+        """Whether the next reply may be expected to come before steps are cut."""
         until, whose = self.tools_end()
-        return None if self.loop.time() < until else Limit(Reason.DEADLINE, whose)
+        in_time = self.loop.time() + median(self.state.latencies) < until
+        return None if in_time else Limit(Reason.DEADLINE, whose)
 
     def _quote_limit(self) -> Limit | None:
-        self._hold_back()
         found = self.quote(closing=False)
         return found if isinstance(found, Limit) else None
 
     def _hold_back(self) -> None:
         """Keep what the hand-back will need, as far as can be seen from here (L5)."""
-        wanted = self.config.hand_back and self.state.limit is None
+        if not self._hands_back:
+            self.budget.hold(ZERO)
+            return
         output = min(self._output_cap, CLOSING_OUTPUT)
-        self.budget.hold(
-            worst_case(
-                self.config.model.profile,
-                prompt=self.prompt_tokens + output,
-                output=output,
-                steps=0,
+        profile, prompt = self.config.model.profile, self.prompt_tokens + output
+        needed = worst_case(profile, prompt=prompt, output=output, steps=0)
+        if self.state.calls:
+            # The step is under way and its calls belong to it: what no longer fits is not kept from them.
+            left = self.budget.left(held=True)
+            needed = needed.within(
+                Amount(tokens=left.tokens, usd=needed.usd if left.usd is None else left.usd)
             )
-            if wanted
-            else ZERO
-        )
+        self.budget.hold(needed)
+
+    @property
+    def _hands_back(self) -> bool:
+        return self.config.hand_back and self.state.limit is None
 
     def _closing_fits(self) -> bool:
         return (
@@ -238,6 +278,11 @@ class Run:
         )
 
     # Outsiders
+
+    def abort(self) -> None:
+        """Stop, because whoever waits for this run was cancelled."""
+        detaching = self.frame is not None and self.frame.detaching
+        self.halt.set("detached" if detaching else "cancelled")
 
     async def hear(self, *, poll: bool = False) -> None:
         """Take in what outsiders left for this run; `poll` as in `Record.inbox`."""
@@ -325,6 +370,11 @@ class Run:
             return self.config.confirm
         return self.frame.confirm
 
+    def restart_guards(self) -> None:
+        """Ask the guards again: nobody can tell whether they passed the open turn before it broke off."""
+        replies = sum(message.role == "assistant" for message in self.state.transcript)
+        self.guards.start(self.state.transcript.before(replies))
+
     async def hear_guards(self) -> None:
         """Nothing that the model said counts before the guards of its call have passed it."""
         passed = await self.guards.passed(until=self.clock.ends_at, halt=self.halt)
@@ -335,6 +385,10 @@ class Run:
         if self.state.vetoed is None:
             self.record.write(Vetoed(why))
         self.halt.set("vetoed")
+
+
+def _is_used_up(left: Left) -> bool:
+    return not (left.steps and left.tokens) or left.calls == 0 or left.usd == 0
 
 
 def limit_of(refused: Exhausted) -> Limit:

@@ -22,25 +22,34 @@ END_AT = 6
 class Stall:
     """The tail of what the steps did."""
 
-    __slots__ = ("_tail", "repetitions")
+    __slots__ = ("_tail", "repetitions", "told")
 
     def __init__(self) -> None:
         self._tail: deque[Hashable] = deque(maxlen=LONGEST_CYCLE * END_AT)
         self.repetitions = 0
         """How often the newest cycle stands at the tail; 1 for anything new, 0 before the first step."""
+        self.told = False
+        """The model was told of the repetition that still goes on."""
 
     def observe(self, signature: Hashable) -> None:
         """Take in what one step did."""
+        recent = [self._tail[-n] for n in range(1, min(LONGEST_CYCLE, len(self._tail)) + 1)]
         self._tail.append(signature)
+        if signature not in recent:
+            self.repetitions = 1
+            return
         newest_first = list(reversed(self._tail))
         self.repetitions = max(
             _repetitions(newest_first, length) for length in range(1, LONGEST_CYCLE + 1)
         )
+        if self.repetitions < TELL_AT:
+            self.told = False
 
     def clear(self) -> None:
         """Begin anew: somebody outside changed what the run can do."""
         self._tail.clear()
         self.repetitions = 0
+        self.told = False
 
 
 def _repetitions(newest_first: list[Hashable], length: int) -> int:

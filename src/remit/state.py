@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-from remit.budget import ZERO, Limits, Totals
+from remit.budget import ZERO, Amount, Limits, Tally, Totals
 from remit.errors import JournalError
 from remit.messages import Message, ResultContent, Status, StopReason, Text, ToolUse
 from remit.outcome import Reason
@@ -94,6 +94,7 @@ class CallState:
         "repeats",
         "slot",
         "started",
+        "unanswered",
         "withdrawn",
     )
 
@@ -106,6 +107,8 @@ class CallState:
         self.proposal: Proposed | None = None
         self.decision: Decided | None = None
         self.withdrawn = False
+        self.unanswered = False
+        """Somebody was asked in this activation and did not answer: nobody is asked again before the next."""
         self.ask_again = False
         """Its open proposal has not been put to the `confirm` callback of this activation yet."""
         self.awaits: str | None = None
@@ -141,7 +144,10 @@ class CallState:
         """Nothing can be done for this call but wait."""
         if self.settled or self.ask_again:
             return False
-        return self.awaits is not None or self.open_to_decision(now)
+        undecided = self.decision is None and not self.withdrawn
+        return (
+            self.awaits is not None or self.open_to_decision(now) or (self.unanswered and undecided)
+        )
 
 
 class RunState:
@@ -163,6 +169,8 @@ class RunState:
         """Empty replies in a row."""
         self.untold: str | None = None
         """What the newest reply did wrong and the model has not been told: `cut` or `empty`."""
+        self._closing_told = False
+        """The note of the hand-back stands in the transcript, and no reply behind it."""
         self.limit: Limit | None = None
         """Set once the hand-back was begun: the limit that ends the run."""
         self.denied: Limit | None = None
@@ -173,8 +181,8 @@ class RunState:
         self.parked = False
         """It waits for somebody, or was handed over."""
         self.activations = 1
-        self.own = Totals()
-        self.tree = Totals()
+        self._own = Tally()
+        self._inside = Totals()
         self.estimated = 0
         self.overshoot = ZERO
         self.seconds = 0.0
@@ -209,6 +217,16 @@ class RunState:
         return self._limits
 
     @property
+    def own(self) -> Totals:
+        """What the run itself spent; its time is `seconds`."""
+        return self._own.totals()
+
+    @property
+    def tree(self) -> Totals:
+        """Own, and what the runs inside spent."""
+        return self.own + self._inside
+
+    @property
     def final(self) -> bool:
         """The newest thing in the transcript is a whole answer of the model."""
         reply = self.reply
@@ -218,6 +236,18 @@ class RunState:
             and reply.stop_reason in (StopReason.END_TURN, StopReason.STOP_SEQUENCE)
             and not self.empties
             and not reply.asked
+            and self.transcript.last is self._message
+        )
+
+    @property
+    def paused(self) -> bool:
+        """The newest turn is the provider's to finish: it goes back as it is, nothing is put behind it."""
+        reply = self.reply
+        return (
+            reply is not None
+            and reply.whole
+            and reply.stop_reason is StopReason.PAUSE
+            and reply.message is not None
             and self.transcript.last is self._message
         )
 
@@ -252,7 +282,7 @@ class RunState:
                 return call
         return None
 
-    def apply(self, row: Row) -> None:  # noqa: C901 - a table: one line of meaning for each kind of row
+    def apply(self, row: Row) -> None:  # noqa: C901, PLR0915 - a table: one line of meaning for each kind of row
         """Take in one row. Errors: `JournalError` for a row that has no place here."""
         match row:
             case Replied():
@@ -261,6 +291,7 @@ class RunState:
                 call = self.call(row.tool_use_id)
                 call.started = row
                 call.awaits = None
+                call.slot.key = call.key
                 call.slot.begin()
             case Settled():
                 self._settled(row)
@@ -277,13 +308,11 @@ class RunState:
                 call = self.call(row.tool_use_id)
                 call.awaits = row.run_id
                 call.recorded += row.children
-                self.tree += row.children
+                self._inside += row.children
+                if row.overshoot is not ZERO:
+                    self.overshoot += row.overshoot
             case Charged():
-                self._charge(
-                    Totals(calls=row.calls, tokens=row.usage.total, usd=row.usd, usage=row.usage)
-                )
-                self.estimated += row.estimated
-                self.transcript.mark_sent()
+                self._charged(row)
             case Late():
                 self.late[row.key] = row
             case Withdrawn():
@@ -292,6 +321,7 @@ class RunState:
                     withdrawn.withdrawn = True
             case Failed():
                 self.failure = row.error
+                self.transcript.mark_sent()
             case Vetoed():
                 self.vetoed = row.why
             case Parked():
@@ -313,17 +343,26 @@ class RunState:
         self.transcript.say(*row.prompt)
 
     def _activated(self, row: Activated) -> None:
+        if row.limits != self._limits:  # what is left is another thing now (L6)
+            self.told = {k: text for k, text in self.told.items() if not k.startswith("budget:")}
+            self.denied = None
+        if self.ended is not None:
+            # Somebody had it go on. After a crash or a decision everything counts on: a run that
+            # dies at every step must still be found out to go in circles.
+            self.ended = self.denied = None
+            self.cuts = self.empties = 0
+            self.stall.clear()
         self._limits = row.limits
         self.activations += 1
-        self.ended = self.limit = self.denied = self.vetoed = self.failure = None
+        self.transcript.mark_sent()  # a request may have gone out of which no row tells
+        self.limit = self.failure = None
         self.parked = False
-        self.cuts = self.empties = 0
-        self.stall.clear()
         for call in self.calls:
             call.awaits = None
 
     def _replied(self, row: Replied) -> None:
         self.reply = row
+        self._closing_told = False
         steps = 0
         if row.message is not None:
             stored = self._message = self.transcript.add_reply(row.message)
@@ -331,21 +370,36 @@ class RunState:
             steps = 0 if row.closing else 1
             if stored.tool_uses:
                 self._open_turn(row)
+        else:
+            self.transcript.mark_sent()  # it was read, though nothing came back
         self.steps += steps
-        self._charge(Totals(steps=steps, tokens=row.usage.total, usd=row.usd, usage=row.usage))
+        self._own.add(Amount(steps, 0, row.usage.total, row.usd), row.usage)
         self.estimated += row.estimated
-        self.overshoot += row.overshoot
+        if row.overshoot is not ZERO:
+            self.overshoot += row.overshoot
         self.seconds = row.seconds
-        insort(self.latencies, row.latency)
+        if row.whole:  # what was cut says nothing about how long the model takes
+            insort(self.latencies, row.latency)
         self.context_tokens = row.usage.prompt + row.usage.output
         self._tokens_at_reply = self.transcript.tokens
         self._judge(row)
+
+    def _charged(self, row: Charged) -> None:
+        tokens = row.usage.total + row.tokens
+        self._charge(Totals(calls=row.calls, tokens=tokens, usd=row.usd, usage=row.usage))
+        if row.children is not None:
+            self._inside += row.children
+        self.estimated += row.estimated
+        if row.overshoot is not ZERO:
+            self.overshoot += row.overshoot
+        self.transcript.mark_sent()
 
     def _judge(self, row: Replied) -> None:
         """Count replies that said nothing or were cut, in a row."""
         cut = row.stop_reason is StopReason.LENGTH
         silent = row.message is None or not (row.message.text.strip() or row.asked)
-        empty = silent and row.stop_reason in _CAN_BE_EMPTY
+        # Without any content it is no step, so that only this count bounds it.
+        empty = row.whole and silent and (row.message is None or row.stop_reason in _CAN_BE_EMPTY)
         self.cuts = self.cuts + 1 if cut else 0
         self.empties = self.empties + 1 if empty else 0
         self.untold = "cut" if cut else "empty" if empty else None
@@ -356,14 +410,20 @@ class RunState:
             CallState(slot, asked)
             for slot, asked in zip(self.answering.slots, row.asked, strict=True)
         )
+        for call in self.calls:
+            if call.repeats and call.key is not None:
+                # Until it is entered, what a view says of it is about this run, not about the first.
+                call.slot.key = ":".join((self.run_id, *call.key.rsplit(":", 4)[1:]))
 
     def _settled(self, row: Settled) -> None:
         call = self.call(row.tool_use_id)
-        call.slot.settle(row.content, is_error=row.is_error, status=row.status)
+        call.slot.settle(row.content, is_error=row.is_error, status=row.status, key=call.key)
+        if row.overshoot is not ZERO:
+            self.overshoot += row.overshoot
         if row.spent is not None:
             self._charge(row.spent)
         if row.children is not None:
-            self.tree += row.children
+            self._inside += row.children
         if row.denied is not None and self.denied is None:
             self.denied = Limit.parse(row.denied)
         if row.memo is not None:
@@ -390,8 +450,13 @@ class RunState:
         source, _, rest = row.source.partition(":")
         if source == "closing":
             self.limit = Limit.parse(rest)
+            if self._closing_told:  # before a crash, and the model has not answered it
+                return
+            self._closing_told = True
         elif source in ("cut", "empty"):
             self.untold = None
+        elif source == "stall":
+            self.stall.told = True
         self.told[row.source] = row.text
         self.transcript.say(Text(row.text))
 
@@ -405,8 +470,7 @@ class RunState:
             call.repeats = False
 
     def _charge(self, totals: Totals) -> None:
-        self.own += totals
-        self.tree += totals
+        self._own.add(totals.amount, totals.usage)
 
 
 def _identity(call: CallState) -> str:

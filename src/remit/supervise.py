@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import math
 import time
 import types
 from collections.abc import Awaitable, Callable, Generator
@@ -23,12 +24,20 @@ __all__ = [
     "Abandoned",
     "Ending",
     "Halt",
+    "HaltCause",
     "Raised",
     "Returned",
+    "Waiter",
     "arrived",
     "contained",
     "give_up",
+    "leave",
+    "outlasted",
+    "was_stopped",
 ]
+
+_CLOCK_GRAIN: Final = 1e-9
+"""The event loop calls a timer early by up to this, in seconds."""
 
 BLOCKING_SECONDS: Final = 0.05
 """A coroutine that holds the event loop for longer than this is named in an event."""
@@ -55,15 +64,16 @@ HaltCause: TypeAlias = Literal["cancelled", "vetoed", "detached"]
 class Halt:
     """The one way in which a run is told to stop. Set once; the strongest cause stands."""
 
-    __slots__ = ("_above", "_loop", "_watchers", "cause")
+    __slots__ = ("_above", "_alarm", "_loop", "_watchers", "cause")
 
     _RANK: Final = {"detached": 0, "vetoed": 1, "cancelled": 2}
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, above: Halt | None = None) -> None:
-        """`above`: a halt that this one follows, until `unlink`."""
+        """`above`: a halt that this one follows, until `close`."""
         self.cause: HaltCause | None = None
         self._loop = loop
-        self._watchers: set[Callable[[], None]] = set()
+        self._watchers: dict[Callable[[], None], float] = {}
+        self._alarm: asyncio.TimerHandle | None = None
         self._above = above
         if above is not None:
             above.watch(self._follow)
@@ -76,25 +86,89 @@ class Halt:
         for wake in tuple(self._watchers):
             wake()
 
+    def cancel(self) -> None:
+        """Stop, because whoever waits was cancelled."""
+        self.set("cancelled")
+
     def set_threadsafe(self, cause: HaltCause) -> None:
         """Stop, from any thread. A loop that is closed has nothing left to stop."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.set, cause)
 
-    def unlink(self) -> None:
-        """Follow nobody any more."""
-        if self._above is not None:
-            self._above.unwatch(self._follow)
-
     def _follow(self) -> None:
         if self._above is not None and self._above.cause is not None:
             self.set(self._above.cause)
 
-    def watch(self, wake: Callable[[], None]) -> None:
-        self._watchers.add(wake)
+    def watch(self, wake: Callable[[], None], until: float = math.inf) -> None:
+        """Have `wake` called at a halt, and at `until` on the event loop's clock.
+
+        One timer serves all who watch. It may ring too early and is then set anew: most waits end long
+        before their time, and setting a timer for each would cost more than the waits themselves.
+        """
+        self._watchers[wake] = until
+        if until < math.inf and (self._alarm is None or until < self._alarm.when()):
+            self._set_alarm(until)
 
     def unwatch(self, wake: Callable[[], None]) -> None:
-        self._watchers.discard(wake)
+        self._watchers.pop(wake, None)
+
+    def close(self) -> None:
+        """Nobody watches any more."""
+        if self._above is not None:
+            self._above.unwatch(self._follow)
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _set_alarm(self, at: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._loop.call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        now = self._loop.time() + _CLOCK_GRAIN
+        due = [wake for wake, until in self._watchers.items() if until <= now]
+        for wake in due:
+            del self._watchers[wake]
+            wake()
+        following = min(self._watchers.values(), default=math.inf)
+        if following < math.inf:
+            self._set_alarm(following)
+
+
+class Waiter(asyncio.Future[None]):
+    """What a task of ours waits on. A cancellation of that task is a word to the run and ends no wait.
+
+    The run hears of it in the same instant and closes in its own order: the halt or the grace ends what
+    was waited for. A cancel that is asked for again and again, as cancel scopes do, wakes nobody.
+    """
+
+    def __init__(self, on_cancel: Callable[[], None] | None) -> None:
+        super().__init__(loop=asyncio.get_running_loop())
+        self.asked = False
+        """Whether a cancellation came."""
+        self._message: Any | None = None
+        """By which scopes know their own; a plain cancellation among several is nobody's, and counts."""
+        self._on_cancel = on_cancel
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Take a cancellation in, also one that comes after the wake and before the task goes on."""
+        if msg is None or not self.asked:
+            self._message = msg
+        self.asked = True
+        if self._on_cancel is not None:
+            self._on_cancel()
+        return True
+
+    def raise_if_asked(self) -> None:
+        """Raise the cancellation that was taken in, if there was one."""
+        if self.asked:
+            raise asyncio.CancelledError(*(() if self._message is None else (self._message,)))
+
+    def wake(self, _: object = None) -> None:
+        """End the wait."""
+        if not self.done():
+            self.set_result(None)
 
 
 async def arrived(
@@ -103,7 +177,7 @@ async def arrived(
     """Wait for `future` until an instant or a halt, and leave it as it is.
 
     Units: `until` is seconds on the event loop's clock, None for ever.
-    Returns whether the future is done.
+    Returns whether the future is done. To cancel the task that waits here sets the halt.
     """
     if future.done():
         return True
@@ -112,24 +186,36 @@ async def arrived(
         until is not None and until <= loop.time()
     ):
         return False
-    waiter: asyncio.Future[None] = loop.create_future()
-
-    def wake(_: object = None) -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
-    timer = None if until is None else loop.call_at(until, wake)
+    waiter = Waiter(None if halt is None else halt.cancel)
+    wake = waiter.wake
+    timer = loop.call_at(until, wake) if halt is None and until is not None else None
     future.add_done_callback(wake)
     if halt is not None:
-        halt.watch(wake)
+        halt.watch(wake, math.inf if until is None else until)
     try:
         await waiter
     finally:
         if timer is not None:
             timer.cancel()
-        future.remove_done_callback(wake)
         if halt is not None:
             halt.unwatch(wake)
+        future.remove_done_callback(wake)
+    return future.done()
+
+
+async def outlasted(future: asyncio.Future[Any], *, until: float | None, halt: Halt | None) -> bool:
+    """Wait for `future` as `arrived` does, but through a halt: what is bounded ends by itself.
+
+    Returns whether the future is done.
+    """
+    if not future.done():
+        waiter = Waiter(None if halt is None else halt.cancel)
+        timer = None if until is None else waiter.get_loop().call_at(until, waiter.wake)
+        future.add_done_callback(waiter.wake)
+        await waiter
+        future.remove_done_callback(waiter.wake)
+        if timer is not None:
+            timer.cancel()
     return future.done()
 
 
@@ -137,20 +223,26 @@ def contained(
     code: Callable[[], Any],
     *,
     name: str,
+    halt: Halt | None = None,
     context: contextvars.Context | None = None,
     on_blocked: Callable[[float], None] | None = None,
 ) -> asyncio.Task[Ending]:
     """Run `code` in a task that never raises: its result is how the code ended.
 
-    `code` may return a value or an awaitable. `on_blocked` is told, in seconds, when a single step of it
-    held the event loop for longer than `BLOCKING_SECONDS`.
+    `code` may return a value or an awaitable; a halt before the first step keeps it from being entered.
+    `on_blocked` is told, in seconds, when a single step of it held the event loop for longer than
+    `BLOCKING_SECONDS`.
     """
     return asyncio.get_running_loop().create_task(
-        _contain(code, on_blocked), name=name, context=context
+        _contain(code, halt, on_blocked), name=name, context=context
     )
 
 
-async def _contain(code: Callable[[], Any], on_blocked: Callable[[float], None] | None) -> Ending:
+async def _contain(
+    code: Callable[[], Any], halt: Halt | None, on_blocked: Callable[[float], None] | None
+) -> Ending:
+    if halt is not None and halt.cause is not None:
+        return Raised(asyncio.CancelledError())
     try:
         value = code()
         if inspect.isawaitable(value):
@@ -200,6 +292,18 @@ def _thrower(steps: Any, error: BaseException) -> Callable[[], Any]:
     return act
 
 
+def was_stopped(ending: Ending, halt: Halt | None) -> bool:
+    """Whether it ended by a cancellation that was meant for the run, not born inside (K2).
+
+    Where an event loop is shut down, everything is cancelled at once and what we run may end before we
+    come to cancel it.
+    """
+    halted = halt is not None and halt.cause is not None
+    return (
+        halted and isinstance(ending, Raised) and isinstance(ending.error, asyncio.CancelledError)
+    )
+
+
 class Abandoned:
     """The tasks that were given up and still run, by name. Kept alive so that their end is noticed."""
 
@@ -231,16 +335,30 @@ async def give_up(
     task: asyncio.Task[Ending],
     *,
     grace: float,
+    halt: Halt | None,
     on_late: Callable[[Ending], None] | None = None,
 ) -> Ending | None:
     """Cancel a supervised task once and wait for the grace period.
 
-    Units: `grace` is seconds. Returns how it ended, or None if it still runs: it is then abandoned, and
-    `on_late` is told its end when that comes.
+    Units: `grace` is seconds. `halt` is that of the run that waits: it is set if the task that waits here is
+    cancelled, and does not end the grace. Returns how the task ended, or None if it still runs: it is
+    then abandoned, and `on_late` is told its end when that comes.
     """
     if not task.done():
         task.cancel()
-        await arrived(task, until=asyncio.get_running_loop().time() + grace)
+    until = asyncio.get_running_loop().time() + grace
+    return await leave(task, until=until, halt=halt, on_late=on_late)
+
+
+async def leave(
+    task: asyncio.Task[Ending],
+    *,
+    until: float,
+    halt: Halt | None,
+    on_late: Callable[[Ending], None] | None = None,
+) -> Ending | None:
+    """The second half of `give_up`, for a task that has been cancelled: wait, then abandon."""
+    await outlasted(task, until=until, halt=halt)
     if task.done():
         return Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
     ABANDONED.add(task, on_late)

@@ -10,17 +10,18 @@ results     what the model is told
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from remit.dispatch.early import EarlyReads
 from remit.dispatch.gate import MAX_CALLS, Passage
 from remit.messages import Status, Text
 from remit.rows import Settled
 from remit.run import Run
-from remit.schedule import schedule
+from remit.schedule import Footprint, schedule, shares
 from remit.state import CallState
+from remit.supervise import outlasted
 
-__all__ = ["MAX_CALLS", "EarlyReads", "answer", "settle_the_rest"]
+__all__ = ["MAX_CALLS", "EarlyReads", "answer", "settle_early", "settle_the_rest"]
 
 
 async def answer(run: Run, calls: Sequence[CallState]) -> None:
@@ -30,29 +31,58 @@ async def answer(run: Run, calls: Sequence[CallState]) -> None:
     Errors: `JournalError`; none for anything that a tool, a policy or a person does.
     """
     early = await _adopt_early(run, calls)
-    late = [Passage(run, call) for call in calls if call.use.id not in early]
-    late = [passage for passage in late if not passage.turned_away()]
-    await _together([passage.consult for passage in late if passage.must_consult])
-    late = [passage for passage in late if passage.result is None and passage.admit()]
-    going = sorted([*early.values(), *late], key=lambda passage: passage.call.slot.index)
-    order = schedule([passage.call.footprint for passage in going])
-    for passage, after in zip(going, order, strict=True):
-        passage.after = tuple(going[index] for index in after)
-    await _together([passage.carry for passage in late])
-    for passage in early.values():
-        await passage.finished
+    try:
+        await _carry_all(run, calls, early)
+    except BaseException:
+        run.early.update(early)  # whoever closes the run waits for what has begun
+        raise
     if not run.state.calls:
         run.forget_turn()
         await run.hear_guards()
 
 
+async def _carry_all(run: Run, calls: Sequence[CallState], early: Mapping[str, Passage]) -> None:
+    late = [Passage(run, call) for call in calls if call.use.id not in early]
+    late = [passage for passage in late if not passage.turned_away()]
+    await _together([passage.consult for passage in late if passage.must_consult])
+    late = _admitted(late)
+    going = sorted([*early.values(), *late], key=lambda passage: passage.call.slot.index)
+    order = schedule([passage.footprint for passage in going])
+    for passage, after in zip(going, order, strict=True):
+        passage.after = tuple(going[index] for index in after)
+    await _together([passage.carry for passage in late])
+    for passage in early.values():
+        await outlasted(passage.finished, until=None, halt=run.halt)
+
+
+def _admitted(passages: Sequence[Passage]) -> list[Passage]:
+    """Those that go on now: neither what waits for somebody nor what it holds up (E6)."""
+    admitted: list[Passage] = []
+    held_up: list[Footprint] = []
+    for passage in passages:
+        if passage.result is not None:
+            continue
+        if any(shares(passage.footprint, other) for other in held_up):
+            held_up.append(passage.footprint)
+        elif passage.admit():
+            admitted.append(passage)
+        elif passage.result is None:
+            held_up.append(passage.footprint)
+    return admitted
+
+
 async def settle_the_rest(run: Run) -> None:
     """The run stops: every call still open gets its result, reads that began early their own (T2)."""
-    for passage in (await _adopt_early(run, run.state.calls)).values():
-        await passage.finished
+    await settle_early(run)
     for call in run.state.calls:
         if not call.settled:
             run.record.write(_closing_words(run, call))
+
+
+async def settle_early(run: Run) -> None:
+    """Give the calls of the open turn what was begun for them while their reply was still written."""
+    for passage in (await _adopt_early(run, run.state.calls)).values():
+        await outlasted(passage.finished, until=None, halt=run.halt)
 
 
 async def _adopt_early(run: Run, calls: Sequence[CallState]) -> dict[str, Passage]:
@@ -60,7 +90,10 @@ async def _adopt_early(run: Run, calls: Sequence[CallState]) -> dict[str, Passag
     adopted: dict[str, Passage] = {}
     for call in calls:
         passage = run.early.pop(call.use.id, None)
-        if passage is not None and passage.judged is not None and await passage.judged:
+        if passage is None or passage.judged is None:
+            continue
+        await outlasted(passage.judged, until=None, halt=run.halt)
+        if passage.judged.result():
             passage.adopt(call)
             adopted[call.use.id] = passage
     return adopted

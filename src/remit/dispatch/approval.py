@@ -100,15 +100,16 @@ async def ask_person(run: Run, call: CallState) -> bool:
     await run.record.commit()
     pending = pending_of(run.state.run_id, run.state.opened.path, call)
     expires = run.loop.time() + (pending.expires_at - run.clock.utc()).total_seconds()
-    task = contained(lambda: ask(pending), name=f"confirm {pending.tool}")
+    task = contained(lambda: ask(pending), name=f"confirm {pending.tool}", halt=run.halt)
     run.clock.pause()
     try:
         until = min(expires, run.clock.calendar_end)
         came = await arrived(task, until=until, halt=run.halt)
     finally:
         run.clock.unpause()
-    ending = task.result() if came else await give_up(task, grace=run.config.grace)
+    ending = task.result() if came else await give_up(task, grace=run.grace, halt=run.halt)
     if not came or not isinstance(ending, Returned) or not isinstance(ending.value, Decision):
+        call.unanswered = True
         return False
     # Somebody else may have been first: what they decided lies in the inbox.
     with contextlib.suppress(DecisionError):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from decimal import Decimal
 
+from remit.budget import ZERO, Totals
 from remit.dispatch.gate import MAX_CALLS, Passage
 from remit.messages import ToolUse, Usage
 from remit.rows import Asked, Charged
@@ -46,6 +46,7 @@ class EarlyReads:
             or tool is None
             or tool.effect is not Effect.READ
             or not tool.eager
+            or tool.computed  # journaled with the intent, which is not there yet
             or index >= MAX_CALLS
             or run.guards.open
         ):
@@ -54,28 +55,51 @@ class EarlyReads:
         asked = self.intend(fresh)
         if asked[index].key is None or schedule([each.footprint for each in asked])[index]:
             return
-        self._begin(fresh[index], asked[index], index)
+        # At the next turn of the event loop: where the reply ends at once, nothing is gained by haste.
+        run.loop.call_soon(self._begin, fresh[index], asked[index], index)
+
+    def complete(self) -> None:
+        """The reply is whole: from here on its calls go the common way."""
+        self._allowed = False
 
     def hand_over(self) -> None:
         """The reply counts: its calls adopt what was begun for them."""
+        self._allowed = False
         self._run.early.update({key: passage for key, (passage, _) in self._begun.items()})
         self._begun = {}
 
     async def discard(self) -> None:
         """The reply does not count: stop its reads, and count those that were entered."""
-        if self._halt is None or not self._begun:
+        self._allowed = False
+        if not self._begun:
             return
-        self._halt.set("cancelled")
-        entered = 0
+        if self._halt is not None:
+            self._halt.set("cancelled")
+        spent, children, overshoot = Totals(), Totals(), ZERO
         for passage, task in self._begun.values():
             await task
-            entered += passage.bill_discarded()
+            own, inside = passage.bill_discarded()
+            spent += own or Totals()
+            children += inside or Totals()
+            overshoot += passage.overshoot
         self._begun = {}
-        if entered:
-            self._run.record.write(Charged(Usage(), Decimal(0), estimated=False, calls=entered))
-            self._run.emit("read_discarded", {"count": entered})
+        if spent.calls:
+            self._run.record.write(
+                Charged(
+                    Usage(),
+                    spent.usd,
+                    estimated=False,
+                    calls=spent.calls,
+                    tokens=spent.tokens,
+                    children=None if children == Totals() else children,
+                    overshoot=overshoot,
+                )
+            )
+            self._run.emit("read_discarded", {"count": spent.calls})
 
     def _begin(self, use: ToolUse, asked: Asked, index: int) -> None:
+        if not self._allowed or self._run.halt.cause is not None:
+            return
         if self._halt is None:
             self._halt = Halt(self._run.loop, above=self._run.halt)
         passage = Passage(self._run, CallState(Slot(use, index), asked), halt=self._halt)
@@ -87,4 +111,5 @@ class EarlyReads:
     def _one_is_over(self, _: object) -> None:
         self._open -= 1
         if self._open == 0 and self._halt is not None:
-            self._halt.unlink()
+            self._halt.close()
+            self._halt = None  # a read that begins later gets one that still hears

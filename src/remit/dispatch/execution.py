@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from remit.bodies import Body, Ended, run_inline
-from remit.budget import Amount, Reservation, Totals
+from remit.budget import ZERO, Amount, Reservation, Totals
 from remit.current import CURRENT, Frame
 from remit.dispatch.results import of_ending
 from remit.errors import ToolError
@@ -23,7 +23,7 @@ from remit.resources import Path
 from remit.rows import Late, Started
 from remit.run import Run
 from remit.state import CallState
-from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
+from remit.supervise import Ending, Halt, Raised, arrived, contained, give_up
 from remit.tools import Arguments, Call, Effect, Tool
 from remit.workers import WorkersExhausted
 
@@ -63,6 +63,8 @@ class Execution:
         self.path = Path(run.path)
         self.entered = False
         """Whether the function was called."""
+        self.overshoot = ZERO
+        """What it charged beyond what was reserved for it, once the account is closed."""
         self._frame = Frame(
             key=call.key or "",
             run_id=run.state.run_id,
@@ -71,7 +73,7 @@ class Execution:
             store=run.record.store,
             until=until,
             whose_time=whose_time,
-            settle_seconds=run.config.grace,
+            settle_seconds=run.grace,
             path=self.path,
             listeners=run.listeners,
             confirm=run.confirm,
@@ -81,22 +83,28 @@ class Execution:
     async def compute(self) -> Ending | None:
         """Fill in what the host computes; what the journal already has stays as it was.
 
-        Returns what went wrong, or None.
+        Returns what went wrong, or None; also where a halt came in between.
         """
-        if not self._tool.computed:
+        known = {} if self._call.started is None else dict(self._call.started.computed)
+        if all(parameter.name in known for parameter in self._tool.computed):
+            self._computed = known
+            return None
+        if self._halt.cause is not None:
             return None
         task = contained(
             lambda: self._tool.evaluate_computed(self._make_call()),
             name=f"computed {self._tool.name}",
+            halt=self._halt,
         )
         if not await arrived(task, until=self._until, halt=self._halt):
-            await give_up(task, grace=self._run.config.grace)
-            return Raised(TimeoutError("it took too long"))
+            await give_up(task, grace=self._run.grace, halt=self._halt)
+            return (
+                None if self._halt.cause is not None else Raised(TimeoutError("it took too long"))
+            )
         ending = task.result()
         if isinstance(ending, Raised):
             return ending
-        started = self._call.started
-        self._computed = {**ending.value, **({} if started is None else started.computed)}
+        self._computed = {**ending.value, **known}
         return None
 
     async def start(self) -> None:
@@ -112,18 +120,19 @@ class Execution:
     async def enter(self) -> Ended:
         """Run the body to its end; again after a failure, where the author allows it."""
         run, tool = self._run, self._tool
-        code = tool.bind(self._arguments.values, self._computed, self._make_call())
+        code = self._body(self._arguments)
         if run.listeners:
             run.emit(
                 "call_started", {"id": self._call.use.id, "tool": tool.name, "key": self._frame.key}
             )
-        self.entered = True
         may_be_quick = tool.deterministic and not tool.is_async
         if may_be_quick and run.quick.get(tool.name, False):
             ending, took = run_inline(code)
             run.quick[tool.name] = took < QUICK_SECONDS
             return Ended(ending)
         for attempt in range(tool.retries + 1):
+            if attempt:
+                code = self._read_anew()
             began = run.loop.time()
             ended = await self._once(code)
             if may_be_quick:
@@ -136,6 +145,23 @@ class Execution:
             if self._halt.cause is not None or run.loop.time() >= self._until:
                 return ended
         raise AssertionError("the last attempt returns")
+
+    def _body(self, arguments: Arguments) -> Callable[[], Any]:
+        bound = self._tool.bind(arguments.values, self._computed, self._make_call())
+
+        def enter() -> Any:
+            # A halt may have come before the first step of the task, or before the thread got there.
+            if self._halt.cause is not None:
+                raise asyncio.CancelledError
+            self.entered = True
+            return bound()
+
+        return enter
+
+    def _read_anew(self) -> Callable[[], Any]:
+        """The body for another attempt: the last one may have changed the arguments that it got."""
+        read = self._tool.read_arguments(self._call.arguments)
+        return self._body(read if isinstance(read, Arguments) else self._arguments)
 
     async def _once(self, code: Callable[[], Any]) -> Ended:
         context = contextvars.copy_context()
@@ -151,13 +177,16 @@ class Execution:
             )
         except WorkersExhausted:
             return Ended(None, entered=False)
-        return await body.end(
+        ended = await body.end(
             until=self._until,
             halt=self._halt,
-            grace=self._run.config.grace,
-            before_cut=self._frame.halt,
+            grace=self._run.grace,
+            before_cut=lambda: self._frame.halt(self._halt.cause),
             on_late=self._late,
         )
+        if ended.ending is None and ended.entered:
+            self.entered = True  # a thread has it and was left to itself: it may enter at any time
+        return ended if self.entered else Ended(None, ended.cut, entered=False)
 
     def bill(self) -> tuple[Totals | None, Totals | None]:
         """Close the account: what the call cost itself, and what the runs inside cost."""
@@ -166,7 +195,9 @@ class Execution:
             self._reserved.refund()
             return None, None
         usd, tokens = self._frame.charged or (self._tool.usd, self._tool.tokens)
-        self._reserved.settle(Amount(calls=1, tokens=tokens, usd=usd))
+        over = self._reserved.settle(Amount(calls=1, tokens=tokens, usd=usd))
+        inside = self._frame.overshoot_inside
+        self.overshoot = over if inside is ZERO else over + inside
         return Totals(calls=1, tokens=tokens, usd=usd), self._frame.spent_inside
 
     @property
@@ -197,9 +228,10 @@ class Execution:
 
     def _late(self, ending: Ending) -> None:
         """The end of an abandoned body: kept for whoever repeats the call, never sent (T4)."""
-        if self._tool.effect is Effect.READ:
-            return
         result = of_ending(ending, self._tool)
+        if self._tool.effect is Effect.READ:
+            self._run.emit("late_outcome", {"key": self._frame.key, "status": result.status.value})
+            return
         late = Late(self._frame.key, result.content, result.status is not Status.OK, result.status)
         STILL_RUNNING.ended(late, run_id=self._run.state.run_id, store=self._run.record.store)
 
@@ -209,6 +241,3 @@ def _worth_retrying(ended: Ended) -> bool:
     if ended.cut is not None or not isinstance(ended.ending, Raised):
         return False
     return not isinstance(ended.ending.error, ToolError)
-
-
-_ = (asyncio, Returned)

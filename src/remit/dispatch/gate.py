@@ -9,11 +9,12 @@ the reply turns out to be one whose calls run.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable
 from typing import Any, cast
 
 from remit.bodies import Ended
-from remit.budget import Amount, Exhausted, Reservation
+from remit.budget import ZERO, Amount, Exhausted, Reservation, Totals
 from remit.canonical import arguments_hash, canonical
 from remit.dispatch.approval import approved, ask_person, propose, wanted_by
 from remit.dispatch.execution import Execution
@@ -35,7 +36,7 @@ from remit.pending import Allow, Confirm, PolicyRequest, Refuse, Verdict
 from remit.resources import PROCESS
 from remit.rows import Awaits, Settled
 from remit.run import Run, limit_of
-from remit.schedule import shares
+from remit.schedule import Footprint, shares
 from remit.state import CallState, Limit
 from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
 from remit.tools import BadArguments, Effect
@@ -44,6 +45,8 @@ __all__ = ["MAX_CALLS", "Passage"]
 
 MAX_CALLS = 128
 """Calls of one turn that run; the others are answered "not run" (L1)."""
+MAX_PLAIN_CHARS = 1_000
+"""Of the arguments that stand in for a summary that failed."""
 
 
 class Passage:
@@ -57,8 +60,12 @@ class Passage:
         self.finished: asyncio.Future[None] = run.loop.create_future()
         """Done when this call is settled or will stay open."""
         self.result: Result | None = None
+        self.undecided = False
+        """Somebody in process is asked about this call, or about one that it follows."""
         self._halt = halt or run.halt
         self._withheld = halt is not None
+        self._begun = call.started is not None
+        """Its body may have been entered before the run broke off."""
         self._denied: Limit | None = None
         self._asked_at = run.loop.time()
         self.until = self._asked_at
@@ -87,6 +94,14 @@ class Passage:
         if self._asked_at + self._tool.timeout < self.until:
             self.until = self._asked_at + self._tool.timeout
             self._whose_time = self.run.config.name
+
+    @property
+    def footprint(self) -> Footprint:
+        """What it touches, with the arguments that count: the host may have edited them."""
+        decision = self.call.decision
+        if decision is None or decision.edit is None or not self._fits:
+            return self.call.footprint
+        return self._tool.footprint(self._arguments.values)
 
     @property
     def entered(self) -> bool:
@@ -130,10 +145,13 @@ class Passage:
     async def consult(self) -> None:
         """Ask the policy and, where an earlier entry is in doubt, whoever may know its outcome."""
         await self._ask_policy()
+        if self._halt.cause is not None:
+            self._stay_out()
+            return
         doubtful = self.call.repeats or self.call.started is not None
         if self.result is None and doubtful and self._tool.effect is not Effect.READ:
             await self._resolve_doubt()
-        wanted = self._unapproved
+        wanted = None if self._halt.cause is not None else self._unapproved
         if self.result is None and wanted is not None and not self._proposed(wanted):
             await self._propose(wanted)
 
@@ -143,7 +161,7 @@ class Passage:
             return
         request = PolicyRequest(
             tool=self._tool.name,
-            arguments=self._arguments.given,
+            arguments=copy.deepcopy(self._arguments.given),  # what it changes must not run
             effect=self._tool.effect,
             deps=run.deps,
             run_id=run.state.run_id,
@@ -168,7 +186,7 @@ class Passage:
         joined = STILL_RUNNING.join(key)
         if late is None and joined is not None and effect is Effect.IDEMPOTENT:
             if not await arrived(joined, until=self.until, halt=self._halt):
-                self._settle(unknown("the earlier, equal call still runs"))
+                self._remain_unknown("the earlier, equal call still runs")
                 return
             late = joined.result()
         if late is not None:
@@ -184,7 +202,12 @@ class Passage:
                 self._settle(of_value(ending.value, self._tool))
                 return
         if self.call.started is not None:
-            self._settle(unknown("the run broke off while it ran"))
+            self._remain_unknown("the run broke off while it ran")
+
+    def _remain_unknown(self, why: str) -> None:
+        """Nobody could say. On a detach whoever resumes may ask again."""
+        if self._halt.cause != "detached":
+            self._settle(unknown(why))
 
     # Approval
 
@@ -222,7 +245,7 @@ class Passage:
                 lambda: self._tool.summarise(self._arguments.values),
                 f"summary {self._tool.name}",
             )
-            plain = f"{self._tool.name}({canonical(self._arguments.given)})"
+            plain = f"{self._tool.name}({canonical(self._arguments.given)})"[:MAX_PLAIN_CHARS]
             text = ending.value if isinstance(ending, Returned) else plain
         if self.call.repeats:
             text += " (An equal call may already have taken effect: its outcome is unknown.)"
@@ -264,15 +287,21 @@ class Passage:
             self.finished.set_result(None)
 
     async def _carry(self) -> None:
+        decided_first = [earlier for earlier in self.after if earlier.undecided]
+        self.undecided = self._unapproved is not None or bool(decided_first)
         while self._unapproved is not None:
             if not await self._ask_somebody():
                 return
         for earlier in self.after:
-            if not await arrived(earlier.finished, until=self.until, halt=self._halt):
+            # A person may think for longer than this call may take; it counts from then (E6).
+            until = None if earlier in decided_first else self.until
+            if not await arrived(earlier.finished, until=until, halt=self._halt):
                 self._stay_out()
                 return
-            if earlier.result is None and shares(earlier.call.footprint, self.call.footprint):
+            if earlier.result is None and shares(earlier.footprint, self.footprint):
                 return  # it waits for somebody, and this call stays behind it (E6)
+        if decided_first:
+            self._count_from_here()
         if self._tool.deterministic:
             await self._remember()
         else:
@@ -294,20 +323,28 @@ class Passage:
 
     async def _remember(self) -> None:
         """Equal deterministic calls of a run share one execution."""
-        run, name = self.run, self._memo
-        first = run.remembering.get(name)
-        if first is not None and name not in run.state.memo:
-            await arrived(first, until=self.until, halt=self._halt)
-        known = run.state.memo.get(name)
+        name = self._memo
+        known = await self._remembered(name)
         if known is not None:
-            self._settle(Result(known.content, known.status))
+            self._settle(known)
             return
-        run.remembering[name] = self.finished
+        self.run.remembering[name] = self
         await self._pass()
+
+    async def _remembered(self, name: str) -> Result | None:
+        """What an equal call came to, if it went well; one that began early has no row yet."""
+        row = self.run.state.memo.get(name)
+        if row is not None:
+            return Result(row.content, row.status)
+        first = self.run.remembering.get(name)
+        if first is None or not await arrived(first.finished, until=self.until, halt=self._halt):
+            return None
+        result = first.result
+        return result if result is not None and result.status is Status.OK else None
 
     async def _pass(self) -> None:
         """Guards, resources, the record, the body."""
-        run, footprint = self.run, self.call.footprint
+        run, footprint = self.run, self.footprint
         if self._tool.effect is not Effect.READ and not await self._guards_passed():
             return
         reserved, self._reserved = self._reserved, None
@@ -338,11 +375,11 @@ class Passage:
         elif self.result is None:
             self._stay_out()
         if self._tool.effect is not Effect.READ and run.state.calls:
-            await run.record.commit()
+            await run.record.commit(wave=True)
 
     async def _guards_passed(self) -> bool:
         """Effects wait for every guard that can veto them (case 33)."""
-        if not self.run.guards.open:
+        if not self.run.guards.open and self._halt.cause is None:
             return True
         if await self.run.guards.passed(until=self.until, halt=self._halt):
             return True
@@ -356,7 +393,8 @@ class Passage:
             kind = type(failed.error).__name__
             self._settle(said(f"Error: a value of the host is missing ({kind}).", Status.ERROR))
             return None
-        await execution.start()
+        if self._halt.cause is None:
+            await execution.start()
         if self._halt.cause is not None or self.run.loop.time() >= self.until:
             return None
         return await execution.enter()
@@ -367,7 +405,7 @@ class Passage:
         """Turn the end of a body into the result of its call."""
         ending = ended.ending
         if ending is None and not ended.entered:
-            self._stay_out("no worker was free")
+            self._stay_out("no worker was free" if ended.cut is None else None)
         elif ending is None:
             self._abandon(ended)
         elif isinstance(ending, Raised):
@@ -377,8 +415,10 @@ class Passage:
                 self._interrupt(ended)
         elif (outcome := self._waits_for(ending.value)) is not None:
             inside = execution.spent_inside
-            self.run.record.write(Awaits(self.call.use.id, outcome.run_id, inside))
             execution.bill()
+            self.run.record.write(
+                Awaits(self.call.use.id, outcome.run_id, inside, execution.overshoot)
+            )
         else:
             self._settle(of_ending(ending, self._tool))
 
@@ -408,15 +448,14 @@ class Passage:
         """The body is not entered. On a detach the call stays open."""
         if self._halt.cause == "detached":
             return
-        if self.call.started is not None and self.run.state.activations > 1:
-            self._settle(unknown("it was begun before the run broke off, and not again since"))
-            return
         words = {None: "it waited until its time was over", "cancelled": "the run was cancelled"}
         self._settle(not_run(why or words.get(self._halt.cause, "a guard vetoed this turn")))
 
     def _settle(self, result: Result) -> None:
-        """The first result is the only one (T4)."""
+        """The first result is the only one (T4). What was begun once is never told as not run (E3)."""
         if self.result is None:
+            if self._begun and result.status in (Status.NOT_STARTED, Status.REFUSED):
+                result = unknown("it was begun before the run broke off, and not again since")
             self.result = result
             if not self._withheld:
                 self._publish(result)
@@ -438,6 +477,7 @@ class Passage:
                 denied=None if self._denied is None else str(self._denied),
                 memo=self._memo if remembered else None,
                 polling=tool is not None and tool.polling,
+                overshoot=self.overshoot,
             )
         )
         if run.listeners:
@@ -478,18 +518,23 @@ class Passage:
 
     def adopt(self, call: CallState) -> None:
         """The reply is whole and holds this call: what was withheld becomes its result."""
+        if not self._withheld:
+            return  # it was adopted before, by somebody who then broke off
         self.call = call
         self._withheld = False
         if self.result is not None:
             self._publish(self.result)
 
-    def bill_discarded(self) -> bool:
-        """Close the account of a read that will never have a result. Whether a body was entered."""
-        if self._execution is not None:
-            self._execution.bill()
-        return self.entered
+    def bill_discarded(self) -> tuple[Totals | None, Totals | None]:
+        """Close the account of a read that will never have a result: its own cost, and that inside."""
+        return (None, None) if self._execution is None else self._execution.bill()
 
     # Small parts
+
+    @property
+    def overshoot(self) -> Amount:
+        """What the call charged beyond what was reserved for it."""
+        return ZERO if self._execution is None else self._execution.overshoot
 
     @property
     def _memo(self) -> str:
@@ -497,8 +542,8 @@ class Passage:
 
     async def _ask(self, code: Callable[[], Any], name: str) -> Ending | None:
         """Run a piece of the host's code under supervision; None where it did not come in time."""
-        task = contained(code, name=name)
+        task = contained(code, name=name, halt=self._halt)
         if await arrived(task, until=self.until, halt=self._halt):
             return task.result()
-        await give_up(task, grace=self.run.config.grace)
+        await give_up(task, grace=self.run.grace, halt=self._halt)
         return None

@@ -80,6 +80,10 @@ class Lease:
     run_id: str
     epoch: int
     next_seq: int
+    taken: int
+    """Id of the newest post that the rows account for, as it was when the lease was given."""
+    inbox_max: int
+    """Id of the newest post at that time: beyond `taken`, there is something to hear at once."""
 
 
 @dataclass(frozen=True, slots=True)

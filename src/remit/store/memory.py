@@ -39,11 +39,18 @@ class _Record:
     run: NewRun
     rows: list[StoredRow]
     inbox: list[Posted] = field(default_factory=list[Posted])
+    proposals: list[str] = field(default_factory=list[str])
+    """Ids of all that was ever proposed in it."""
     taken: int = 0
     status: RunStatus = "ready"
     epoch: int = 0
     owner: str | None = None
     size: int = 0
+
+    @property
+    def newest(self) -> int:
+        """Id of the newest post."""
+        return len(self.inbox)
 
 
 @dataclass(slots=True)
@@ -82,14 +89,13 @@ class MemoryStore:
             record = self._runs.get(run_id)
             if record is None:
                 return None
-            newest = record.inbox[-1].id if record.inbox else 0
             return RunInfo(
                 run_id,
                 record.run.spec_hash,
                 record.status,
                 record.owner,
                 record.run.parent,
-                unread=newest > record.taken,
+                unread=record.newest > record.taken,
             )
 
     async def acquire(self, run_id: str, owner: str) -> Lease | Held:
@@ -102,7 +108,7 @@ class MemoryStore:
             self._no_longer_ended(run_id)
             if record.status != "ended":
                 record.status = "running"
-            return Lease(run_id, record.epoch, len(record.rows))
+            return Lease(run_id, record.epoch, len(record.rows), record.taken, record.newest)
 
     async def read(self, run_id: str, after: int = -1) -> Sequence[StoredRow]:
         with self._lock:
@@ -127,12 +133,11 @@ class MemoryStore:
             for proposal in proposals:
                 self._propose(lease.run_id, proposal)
             record.taken = max(record.taken, taken)
-            newest = record.inbox[-1].id if record.inbox else 0
-            if status == "waiting" and newest > record.taken:
+            if status == "waiting" and record.newest > record.taken:
                 status = "running"
             record.status = status
             lease.next_seq = len(record.rows)
-            return Control(newest, status)
+            return Control(record.newest, status)
 
     async def release(self, lease: Lease) -> None:
         with self._lock:
@@ -210,6 +215,7 @@ class MemoryStore:
             run_id, proposal.token_hash, proposal.arguments_hash, proposal.expires_at
         )
         self._by_token[proposal.token_hash] = proposal.pending_id
+        self._runs[run_id].proposals.append(proposal.pending_id)
 
     def _open(self, pending_id: str | None) -> tuple[str, _Proposal]:
         proposal = None if pending_id is None else self._proposals.get(pending_id)
@@ -231,7 +237,10 @@ class MemoryStore:
         while self._ended_bytes > self._keep and len(self._ended) > 1:
             oldest = next(iter(self._ended))
             self._ended_bytes -= self._ended.pop(oldest)
-            del self._runs[oldest]
+            for pending_id in self._runs.pop(oldest).proposals:
+                proposal = self._proposals.pop(pending_id, None)
+                if proposal is not None:
+                    self._by_token.pop(proposal.token_hash, None)
 
     def _no_longer_ended(self, run_id: str) -> None:
         self._ended_bytes -= self._ended.pop(run_id, 0)

@@ -11,13 +11,19 @@ from remit.models.validator import (
     prefix_of,
     validate_request,
 )
+from remit.testing.conformance_journal import JournalConformance
 from remit.testing.conformance_model import ModelConformance
+from remit.testing.crash import CrashPoint, CrashStore, Ledger, crash_points
 from remit.testing.loop import Deadlock, VirtualLoop, run_virtual
 from remit.testing.workers import SimulatedWorkers
 
 __all__ = [
+    "CrashPoint",
+    "CrashStore",
     "Deadlock",
     "InvalidRequest",
+    "JournalConformance",
+    "Ledger",
     "ModelConformance",
     "Recorded",
     "RequestValidator",
@@ -25,6 +31,7 @@ __all__ = [
     "SimulatedWorkers",
     "Step",
     "VirtualLoop",
+    "crash_points",
     "prefix_of",
     "run_virtual",
     "validate_request",

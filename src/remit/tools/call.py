@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, MutableMapping
 from decimal import Decimal
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
 
 __all__ = ["Call"]
 
-Deps = TypeVar("Deps")
+Deps = TypeVar("Deps", default=Any)
 
 _LOGGER = logging.getLogger("remit.tool")
 
