@@ -19,6 +19,7 @@ import pytest
 
 import remit
 from remit import Call, Limits, Outcome, Reason, Remit, activation
+from remit.canonical import encode
 from remit.errors import ModelUnavailable
 from remit.messages import Status, ToolResult, Usage
 from remit.pending import TOKENS, Decision, Pending
@@ -607,3 +608,55 @@ def test_a_crash_leaves_nothing_but_what_was_committed() -> None:
     assert PROCESS.names_in_use == frozenset()
     assert set(TOKENS) == tokens
     assert set(activation._LIVE) == live
+
+
+def test_input_that_was_posted_is_heard_exactly_once_wherever_a_crash_hits() -> None:
+    """T5, J3: what the store took in is neither lost with a process nor heard twice."""
+    said = encode([{"type": "text", "text": "also Tuesday"}])
+
+    def desk(store: Journal) -> Remit[Any]:
+        return Remit[Any](
+            name="r",
+            model=ScriptedModel(script([("note", {}), ("pay_it", {})], "done", "done")),
+            limits=LIMITS,
+            tools=[note, pay_it],
+            store=store,
+            runtime=Runtime(workers=SimulatedWorkers(), now=now),
+        )
+
+    async def finish(runner: Remit[Any]) -> Outcome[str]:
+        outcome = await runner.run("go", run_id="r")
+        if outcome.reason is Reason.WAITING:
+            await runner.decide(id=outcome.pending[0].id, approve=True, by="dana")
+            outcome = await runner.resume("r")
+        return outcome
+
+    async def scenario(store: CrashStore) -> None:
+        runner = desk(store)
+        started = asyncio.create_task(finish(runner))
+        await asyncio.sleep(2)  # the note is being taken
+        await store.post("r", "input", said)
+        await started
+
+    heard: list[str] = []
+    for point in crash_points(scenario, latency=0.1):
+        outcome = run_virtual(finish(desk(point.store)))
+        times = sum(message.text.count("also Tuesday") for message in outcome.transcript)
+        posted = any(post.kind == "input" for post in run_virtual(point.store.inbox("r")))
+        assert outcome.reason is Reason.COMPLETED, point.what
+        assert times == posted, (point.what, times)
+        heard.append(point.what)
+    assert any("post" in what for what in heard)
+
+
+@remit.tool(effect="idempotent", resource=())
+async def note() -> str:
+    """Take a note, which takes a while."""
+    await asyncio.sleep(3)
+    return "noted"
+
+
+@remit.tool(effect="confirm", resource=())
+async def pay_it() -> str:
+    """Pay."""
+    return "paid"

@@ -303,7 +303,6 @@ def test_a_failure_a_veto_and_a_late_outcome_are_remembered() -> None:
         pytest.param(
             (TURN, settled("c0"), settled("c1"), settled("c0")), JournalError, id="a second result"
         ),
-        pytest.param((TURN, Said((Text("wait"),))), TranscriptError, id="input while owed"),
         pytest.param(
             (
                 TURN,
@@ -329,3 +328,17 @@ def test_a_journal_without_its_first_row_is_refused() -> None:
         _ = RunState("run").limits
     with pytest.raises(JournalError):
         _ = RunState("run").opened
+
+
+def test_input_that_is_recorded_while_results_are_owed_takes_its_place_behind_them() -> None:
+    """T5: the row may come at any time; the words stand behind the results, and in front of what follows."""
+    state = RunState("run", (OPENED, TURN, settled("c0"), Said((Text("also Tuesday"),))))
+    assert state.unsaid
+    state.apply(settled("c1"))
+    last = state.transcript.last
+    assert last is not None
+    assert [result.tool_use_id for result in last.tool_results] == ["c0", "c1"]
+    assert last.text == "also Tuesday"
+    assert not state.unsaid
+    state.apply(ANSWER)
+    assert state.final

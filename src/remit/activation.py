@@ -80,19 +80,39 @@ class Activation:
     """None where it was attached to, or had ended before."""
 
 
-_LIVE: Final[dict[tuple[int, str], tuple[Run, asyncio.Task[Outcome[Any]]]]] = {}
+@dataclass(frozen=True, slots=True)
+class _Executed:
+    """A run that this process executes, in whichever thread."""
+
+    run: Run
+    task: asyncio.Task[Outcome[Any]]
+    end: concurrent.futures.Future[Outcome[Any]]
+    """How the task ends, for other event loops: its own may be closed before they come to ask."""
+
+    def tell(self, task: asyncio.Task[Outcome[Any]]) -> None:
+        """The task has ended."""
+        if task.cancelled():
+            self.end.set_exception(asyncio.CancelledError())
+        elif (error := task.exception()) is not None:
+            self.end.set_exception(error)
+        else:
+            self.end.set_result(task.result())
+
+
+_LIVE: Final[dict[tuple[int, str], _Executed]] = {}
 """What this process executes, by store and run."""
 
 
 def live_runs(store: Journal) -> tuple[str, ...]:
     """The ids of the runs of this store that this process executes now."""
-    return tuple(run_id for owner, run_id in _LIVE if owner == id(store))
+    # A copy: runs of other threads come and go meanwhile.
+    return tuple(run_id for owner, run_id in tuple(_LIVE) if owner == id(store))
 
 
 def _attach(store: Journal, run_id: str) -> Activation | None:
     """Follow a run that this process executes now."""
     found = _LIVE.get((id(store), run_id))
-    return None if found is None else Activation(_followed(found[1]))
+    return None if found is None else Activation(_followed(found))
 
 
 async def start(config: Config, host: Host, request: Request) -> Activation:
@@ -149,8 +169,8 @@ async def resume(
     """
     live = _LIVE.get((id(host.store), run_id))
     if live is not None:
-        _check_owner(live[0].state, config)
-        return Activation(_followed(live[1]))
+        _check_owner(live.run.state, config)
+        return Activation(_followed(live))
     state = await _known_state(host.store, run_id)
     _check_owner(state, config)
     asks = config.confirm is not None or (host.frame is not None and host.frame.confirm is not None)
@@ -182,8 +202,8 @@ async def cancel(config: Config, host: Host, run_id: str) -> Activation:
     """End a run wherever it stands. Errors: `ConfigurationError` for an unknown run, `RunBusy`."""
     found = _LIVE.get((id(host.store), run_id))
     if found is not None:
-        found[0].halt.set_threadsafe("cancelled")
-        return Activation(_followed(found[1]))
+        found.run.halt.set_threadsafe("cancelled")
+        return Activation(_followed(found))
     state = await _known_state(host.store, run_id)
     if state.ended is not None:
         return _over(await stored_outcome(host.store, state))
@@ -256,7 +276,9 @@ async def _activate(
     place = (id(host.store), run_id)
     task = run.loop.create_task(execute(run), name=f"remit {config.name} {run_id}")
     if not task.done():
-        _LIVE[place] = (run, task)
+        executed = _LIVE[place] = _Executed(run, task, concurrent.futures.Future())
+        executed.end.set_running_or_notify_cancel()  # no follower's cancellation is the run's
+        task.add_done_callback(executed.tell)
         task.add_done_callback(lambda _: _LIVE.pop(place, None))
     return Activation(task, run)
 
@@ -367,23 +389,12 @@ async def _known(outcome: Outcome[Any]) -> Outcome[Any]:
     return outcome
 
 
-def _followed(task: asyncio.Task[Outcome[Any]]) -> asyncio.Task[Outcome[Any]]:
-    """A task of the running loop that ends as `task` does, which may belong to another loop."""
+def _followed(executed: _Executed) -> asyncio.Task[Outcome[Any]]:
+    """A task of the running loop that ends as the run does, which may belong to another loop."""
     loop = asyncio.get_running_loop()
-    if task.get_loop() is loop:
-        return loop.create_task(_shielded(task))
-    end: concurrent.futures.Future[Outcome[Any]] = concurrent.futures.Future()
-
-    def tell(ended: asyncio.Task[Outcome[Any]]) -> None:
-        if ended.cancelled():
-            end.cancel()
-        elif (error := ended.exception()) is not None:
-            end.set_exception(error)
-        else:
-            end.set_result(ended.result())
-
-    task.get_loop().call_soon_threadsafe(task.add_done_callback, tell)
-    return loop.create_task(_elsewhere(end))
+    if executed.task.get_loop() is loop:
+        return loop.create_task(_shielded(executed.task))
+    return loop.create_task(_elsewhere(executed.end))
 
 
 async def _shielded(task: asyncio.Task[Outcome[Any]]) -> Outcome[Any]:

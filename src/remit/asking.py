@@ -9,7 +9,7 @@ from remit.errors import ModelProtocolError, ModelUnavailable
 from remit.models.retry import MODEL_RETRIES, backoff
 from remit.plan import Ask
 from remit.quote import Quote
-from remit.rows import Failed, Noted, Said
+from remit.rows import Failed, Noted
 from remit.run import Run
 from remit.supervise import Raised, Returned, arrived, contained, give_up
 
@@ -42,7 +42,7 @@ async def ask(run: Run, move: Ask) -> None:
 
 
 async def _say(run: Run, move: Ask) -> None:
-    """Put everything that is due into the newest user turn: notes, then what was queued."""
+    """Put everything that is due into the newest user turn."""
     if run.state.paused:
         return  # the turn is still the provider's: nothing may stand behind it
     for index, note in enumerate(run.config.notes):
@@ -51,8 +51,7 @@ async def _say(run: Run, move: Ask) -> None:
             run.record.write(Noted(f"notes:{index}", text))
     for noted in move.notes:
         run.record.write(noted)
-    while run.queue:
-        run.record.write(Said(run.queue.popleft()))
+    run.write_said()
 
 
 async def _host_note(run: Run, note: Note) -> str | None:

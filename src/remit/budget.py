@@ -499,6 +499,11 @@ class Budget:
             account.take(amount)
         return Reservation(account, amount)
 
+    @property
+    def held(self) -> Amount:
+        """What is kept for the closing call."""
+        return self._account.held
+
     def hold(self, amount: Amount) -> None:
         """Keep `amount` of this account for its closing call, in place of what was kept before.
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from remit.budget import ZERO, Amount, Budget, Exhausted, Left
+from remit.budget import ZERO, Amount, Budget, Exhausted, Left, Reservation
 from remit.canonical import arguments_hash, call_key, decode, encode
 from remit.clock import RunClock, median
 from remit.config import Config
@@ -28,7 +28,7 @@ from remit.plan import Room
 from remit.quote import CLOSING_OUTPUT, OUTPUT_FLOOR, Quote, quote, worst_case
 from remit.record import Record
 from remit.resources import Path
-from remit.rows import Asked, Decided, Late, Vetoed, Withdrawn, content_from_json
+from remit.rows import Asked, Decided, Late, Said, Vetoed, Withdrawn, content_from_json
 from remit.state import Limit, RunState
 from remit.store.base import Posted
 from remit.supervise import Halt
@@ -164,7 +164,6 @@ class Run:
 
     def room(self) -> Room:
         """What there is room for at this instant."""
-        self._hold_back()
         limit = None if self.state.calls else self._limit()
         return Room(
             self.config.now(),
@@ -172,7 +171,7 @@ class Run:
             closing=limit is None or self._closing_fits(),
             cancelled=self.halt.cause == "cancelled",
             detached=self.halt.cause == "detached",
-            queued=bool(self.queue),
+            queued=bool(self.queue or self.state.unsaid),
             marks=() if limit or not self.config.show_budget else self._marks(),
         )
 
@@ -239,6 +238,7 @@ class Run:
         return None if in_time else Limit(Reason.DEADLINE, whose)
 
     def _quote_limit(self) -> Limit | None:
+        self._hold_back()
         found = self.quote(closing=False)
         return found if isinstance(found, Limit) else None
 
@@ -249,14 +249,26 @@ class Run:
             return
         output = min(self._output_cap, CLOSING_OUTPUT)
         profile, prompt = self.config.model.profile, self.prompt_tokens + output
-        needed = worst_case(profile, prompt=prompt, output=output, steps=0)
-        if self.state.calls:
-            # The step is under way and its calls belong to it: what no longer fits is not kept from them.
-            left = self.budget.left(held=True)
-            needed = needed.within(
-                Amount(tokens=left.tokens, usd=needed.usd if left.usd is None else left.usd)
-            )
-        self.budget.hold(needed)
+        self.budget.hold(worst_case(profile, prompt=prompt, output=output, steps=0))
+
+    def reserve_call(self, amount: Amount) -> Reservation | Exhausted:
+        """Take what a call needs from every account up to the root.
+
+        The calls of a step that was begun belong to it: what no longer fits is not kept from them for the
+        hand-back.
+        """
+        reserved = self.budget.reserve(amount)
+        if isinstance(reserved, Exhausted) and reserved.whose == self.budget.name:
+            self._hold_what_fits()
+            reserved = self.budget.reserve(amount)
+        return reserved
+
+    def _hold_what_fits(self) -> None:
+        """Measure the reserve of the hand-back again, and keep no more than there is."""
+        self._hold_back()
+        held, left = self.budget.held, self.budget.left(held=True)
+        usd = held.usd if left.usd is None else left.usd
+        self.budget.hold(held.within(Amount(tokens=left.tokens, usd=usd)))
 
     @property
     def _hands_back(self) -> bool:
@@ -288,6 +300,12 @@ class Run:
         """Take in what outsiders left for this run; `poll` as in `Record.inbox`."""
         for posted in await self.record.inbox(poll=poll):
             self._take(posted)
+        self.write_said()
+
+    def write_said(self) -> None:
+        """Record what was sent; the state gives it its place. It is durable with the next commit."""
+        while self.queue:
+            self.record.write(Said(self.queue.popleft()))
 
     def _take(self, posted: Posted) -> None:
         match posted.kind:

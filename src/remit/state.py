@@ -188,6 +188,8 @@ class RunState:
         self.seconds = 0.0
         self.latencies: list[float] = []
         """Seconds of each model reply, sorted."""
+        self.unsaid: list[tuple[ResultContent, ...]] = []
+        """Input that waits for its place."""
         self.context_tokens = 0
         """Prompt and output of the newest reply as reported: where the next prompt starts from."""
         self.stall = Stall()
@@ -303,7 +305,8 @@ class RunState:
             case Decided():
                 self._decided(row)
             case Said():
-                self.transcript.say(*row.content)
+                self.unsaid.append(row.content)
+                self._say_unsaid()
             case Awaits():
                 call = self.call(row.tool_use_id)
                 call.awaits = row.run_id
@@ -383,6 +386,15 @@ class RunState:
         self.context_tokens = row.usage.prompt + row.usage.output
         self._tokens_at_reply = self.transcript.tokens
         self._judge(row)
+        self._say_unsaid()
+
+    def _say_unsaid(self) -> None:
+        """Give what was said its place: behind the results that are owed, never behind a paused turn (T5)."""
+        if self.calls or self.paused:
+            return
+        for content in self.unsaid:
+            self.transcript.say(*content)
+        self.unsaid.clear()
 
     def _charged(self, row: Charged) -> None:
         tokens = row.usage.total + row.tokens
@@ -445,6 +457,7 @@ class RunState:
         self._polling.clear()
         self.answering = None
         self.calls = ()
+        self._say_unsaid()
 
     def _noted(self, row: Noted) -> None:
         source, _, rest = row.source.partition(":")

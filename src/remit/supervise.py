@@ -9,6 +9,7 @@ without touching the task. Above this stand `dispatch.py` and `asking.py`; below
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import math
@@ -92,7 +93,7 @@ class Halt:
 
     def set_threadsafe(self, cause: HaltCause) -> None:
         """Stop, from any thread. A loop that is closed has nothing left to stop."""
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # closed, perhaps at this very moment
             self._loop.call_soon_threadsafe(self.set, cause)
 
     def _follow(self) -> None:

@@ -266,7 +266,7 @@ class Passage:
             self._denied = Limit(Reason.DEADLINE, run.clock.end()[1])
             self._settle(not_run("the time of this task is over"))
             return False
-        reserved = run.budget.reserve(Amount(calls=1, tokens=self._tool.tokens, usd=self._tool.usd))
+        reserved = run.reserve_call(Amount(calls=1, tokens=self._tool.tokens, usd=self._tool.usd))
         if isinstance(reserved, Exhausted):
             self._denied = limit_of(reserved)
             self._settle(not_run(OUT_OF[reserved.dimension]))
