@@ -352,12 +352,12 @@ def check(cancelled: Cancelled) -> None:
 
 
 def sweep(cancel: Callable[[list[int]], Cancelled], *further: Callable[[int], int]) -> None:
-    """Cancel at each point of a run, and again `further` callbacks later."""
+    """Cancel at each point of a run, or at each n-th and again n - 1 times `further` callbacks later."""
     undisturbed = cancel([])
     check(undisturbed)
     assert len(undisturbed.world.returned) == 7
     assert undisturbed.scheduled > 100
-    for point in range(undisturbed.scheduled):
+    for point in range(0, undisturbed.scheduled, 1 + len(further)):
         points = [point]
         for later in further:
             points.append(points[-1] + later(point))
@@ -383,6 +383,30 @@ def test_an_event_loop_that_is_shut_down_at_any_point_leaves_a_closed_run() -> N
     sweep(shut_down)
 
 
+def test_a_run_whose_task_is_taken_before_its_first_step_is_closed() -> None:
+    """K1, T2: the program exits, and the event loop with it, right before the run was to begin."""
+    world, store = World(), MemoryStore()
+    found: list[Outcome[Any] | None] = []
+
+    async def main(_: StoppingLoop) -> None:
+        task = asyncio.create_task(traveller(world, store).run("go", run_id=RUN))
+        await asyncio.sleep(0)
+        assert not task.done()
+        raise SystemExit
+
+    async def look(_: StoppingLoop) -> None:
+        remit = traveller(world, store)
+        found.append(await left(remit))
+        assert remit.live_runs == ()
+
+    world.stopped = True
+    with pytest.raises(SystemExit):
+        on_a_loop(main)
+    on_a_loop(look)
+    assert found[0] is not None
+    check(Cancelled(world, store, found[0], 0))
+
+
 @pytest.mark.parametrize("cancel", [cancel_from_outside, cancel_live, shut_down])
 def test_a_cancel_that_is_asked_for_twice_and_three_times_is_one_cancel(
     cancel: Callable[[list[int]], Cancelled],
@@ -398,7 +422,7 @@ def test_a_cancel_while_the_store_writes_waits_for_the_store(
     """K1, T2, E3: with a store that takes its time, no row is lost and none is written twice."""
     undisturbed = cancel([], 0.001)
     check(undisturbed)
-    for point in range(2, undisturbed.scheduled):  # before, the run is not in the store yet
+    for point in range(2, undisturbed.scheduled, 2):  # before, the run is not in the store yet
         cancelled = cancel([point], 0.001)
         if cancelled.outcome is not None and cancelled.outcome.completed:
             assert point > undisturbed.scheduled - 15  # the end was being written

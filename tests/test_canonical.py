@@ -103,7 +103,7 @@ def test_plain_json_is_read_as_json_reads_it(text: str):
     ],
 )
 def test_what_is_no_json_is_refused_and_never_repaired(text: str):
-    """C2, cases 11 and 12: nothing is made of what the model did not finish."""
+    """C2, case 11, case 12: nothing is made of what the model did not finish."""
     with pytest.raises(ValueError) as caught:
         parse_json(text)
     assert 0 < len(str(caught.value)) < 200

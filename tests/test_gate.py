@@ -343,7 +343,7 @@ def test_a_policy_may_have_a_person_asked_about_a_read() -> None:
     ],
 )
 def test_policy_is_evaluated_again_before_the_commit(stricter: Any, runs: bool) -> None:
-    """E5, C8: an old yes does not cover what a stricter policy wants now."""
+    """E5, C8, case 67: an old yes does not cover what a stricter policy wants now."""
 
     async def main() -> None:
         body = Body()

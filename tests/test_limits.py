@@ -1138,7 +1138,7 @@ def test_new_totals_are_told_anew() -> None:
 
 
 def test_the_spend_of_a_tree_is_the_sum_of_what_its_models_reported() -> None:
-    """L3: each token once, in own and in tree, over failures, hand-backs and children (J4)."""
+    """J4, L3: each token once, in own and in tree, over failures, hand-backs and children."""
 
     async def main() -> None:
         bills: list[Usage] = []
@@ -1188,7 +1188,7 @@ def test_the_spend_of_a_tree_is_the_sum_of_what_its_models_reported() -> None:
 
 
 def test_the_live_account_and_the_rows_agree_to_the_token() -> None:
-    """L2: what is enforced and what is reported are the same numbers, whatever was billed (J4)."""
+    """J4, L2: what is enforced and what is reported are the same numbers, whatever was billed."""
 
     async def main() -> None:
         @rm.tool(effect="read", usd="0.05", tokens=11)

@@ -25,6 +25,7 @@ from remit.live import QUEUE_EVENTS
 from remit.models.scripted import ScriptedModel, Step
 from remit.supervise import ABANDONED
 from remit.testing import run_virtual
+from remit.testing.crash import CrashStore
 
 
 @tool(effect="read", eager=False)
@@ -165,6 +166,24 @@ def test_what_was_sent_and_not_heard_is_heard_when_the_run_goes_on(how: str) -> 
         assert outcome.completed
         assert said_by_user(remit, -1)[-1] == "in euros"
         assert said_by_user(remit, -1).count("in euros") == 1
+
+    run_virtual(main())
+
+
+def test_what_is_sent_while_a_pause_is_being_written_is_heard_after_it() -> None:
+    """T5, J3: the store takes a second to park the run; words of that second are not lost."""
+
+    async def main() -> None:
+        store = CrashStore(latency=1)
+        remit = desk([[("pay", {})], "done"], [pay], store=store)
+        async with remit.stream("go") as live:
+            while "waiting" not in store.commits[-1].what:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.25)
+            live.send("in euros")
+        [pending] = live.outcome.pending
+        await remit.decide(pending.token, approve=True, by="dana")
+        assert (await remit.resume(live.outcome.run_id)).completed
+        assert said_by_user(remit, -1) == ["go", "in euros"]
 
     run_virtual(main())
 

@@ -378,7 +378,7 @@ def test_a_cut_or_silent_reply_is_never_taken_for_an_answer_and_is_always_told()
 
 
 def test_nothing_is_put_behind_a_paused_turn() -> None:
-    """C3: a paused turn goes back as it stands: without notes, marks or a hand-back (case 79)."""
+    """C3, case 79: a paused turn goes back as it stands: without notes, marks or a hand-back."""
     for where, state, room, move in every(QUIET, at_rest):
         if state.paused and state.limit is None:
             expected: tuple[Move, ...] = (Ask(),)

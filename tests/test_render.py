@@ -237,7 +237,7 @@ def test_blocks_stay_blocks():
 
 
 def test_blocks_over_the_limit_are_cut_as_one_text_and_keep_their_media():
-    """X2: the limit is the result's, not the block's."""
+    """C4: the limit is the result's, not the block's."""
     picture = Media("image/png", b"\x89PNG")
     rendered = render([Text("a" * 5_000), picture, Text("z" * 5_000)])
     assert_sendable(rendered)
@@ -391,7 +391,7 @@ HOSTILE: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("max_tokens", [-1, 0, 50, 61, 2_000])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_value_makes_rendering_raise_and_all_keep_the_bound(name: str, max_tokens: int):
-    """C1, C4, X2: unserialisable results become that call's error, whatever they do."""
+    """C1, C4: unserialisable results become that call's error, whatever they do."""
     rendered = render(HOSTILE[name](), max_tokens=max_tokens)
     assert_sendable(rendered, max_tokens)
     if rendered.is_error:
@@ -517,7 +517,7 @@ def test_hidden_details_stay_hidden_but_a_tool_error_speaks():
 
 @given(st.text(), st.integers(-10, 200))
 def test_any_message_is_an_error_within_the_limit(message: str, max_tokens: int):
-    """X2: error texts pass the same limit."""
+    """C4: error texts pass the same limit."""
     for error in (ValueError(message), ToolError(message * 50)):
         rendered = render_error(error, max_tokens=max_tokens)
         assert_sendable(rendered, max_tokens)
@@ -531,7 +531,7 @@ MARKER = re.compile(r"\n\[\.\.\. cut here: (\d+) of (\d+) characters are shown \
 
 
 def test_a_long_text_keeps_head_and_tail_around_a_marker():
-    """X2, case 47: truncated output is marked with shown and total."""
+    """C4: truncated output is marked with shown and total."""
     text = "".join(f"line {n}\n" for n in range(10_000))
     rendered = render(text)
     assert_sendable(rendered)
@@ -547,7 +547,7 @@ def test_a_long_text_keeps_head_and_tail_around_a_marker():
 
 
 def test_cut_json_is_json_that_holds_head_and_tail():
-    """X2, case 47: JSON stays JSON, with the first rows and the last key."""
+    """C4: JSON stays JSON, with the first rows and the last key."""
     table = {"rows": [{"id": n, "name": f'order "{n}"'} for n in range(900)], "count": 900}
     rendered = render(table, max_tokens=500)
     assert_sendable(rendered, 500)
@@ -563,7 +563,7 @@ def test_cut_json_is_json_that_holds_head_and_tail():
 
 
 def test_a_text_of_exactly_the_limit_is_whole_and_one_more_is_cut():
-    """X2: the bound is inclusive."""
+    """C4: the bound is inclusive."""
     whole = render("x" * 400, max_tokens=100)
     assert (said(whole), whole.shown, whole.total) == ("x" * 400, 400, 400)
     cut = render("x" * 401, max_tokens=100)
@@ -572,7 +572,7 @@ def test_a_text_of_exactly_the_limit_is_whole_and_one_more_is_cut():
 
 
 def test_a_limit_below_the_least_counts_as_the_least():
-    """X2: there is always room to say what was cut."""
+    """C4: there is always room to say what was cut."""
     text = "x" * 1_000
     assert render(text, max_tokens=1) == render(text, max_tokens=MIN_RESULT_TOKENS)
 
@@ -580,7 +580,7 @@ def test_a_limit_below_the_least_counts_as_the_least():
 @pytest.mark.parametrize("cluster", ["e\u0301", "\U0001f44d\U0001f3fd", "\u2764\ufe0f", "a\u200db"])
 @pytest.mark.parametrize("shift", range(4))
 def test_a_cut_leaves_a_base_and_its_marks_together(cluster: str, shift: int):
-    """X2: no character is split, whatever it is made of."""
+    """C4: no character is split, whatever it is made of."""
     text = "x" * shift + cluster * 5_000
     head, tail = MARKER.split(said(render(text)))[::3]
     assert head.removeprefix("x" * shift).replace(cluster, "") == ""
@@ -614,7 +614,7 @@ json_values = st.recursive(
 def test_whatever_the_value_the_bound_holds_and_json_parses(
     value: object, max_tokens: int, times: int
 ):
-    """C4, X2: well-formed, never blank, within the limit."""
+    """C4: well-formed, never blank, within the limit."""
     for shape in (value, [value] * times):
         rendered = render(shape, max_tokens=max_tokens)
         assert_sendable(rendered, max_tokens)
@@ -627,7 +627,7 @@ def test_whatever_the_value_the_bound_holds_and_json_parses(
     st.integers(1, 99),
 )
 def test_whatever_the_text_head_and_tail_are_its_own(piece: str, times: int):
-    """X2: head and tail survive, in text and in JSON."""
+    """C4: head and tail survive, in text and in JSON."""
     text = piece * times
     plain = render_text(text, max_tokens=60)
     assert_sendable(plain, 60)

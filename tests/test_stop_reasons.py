@@ -102,7 +102,7 @@ def test_a_reply_cut_by_length_runs_nothing_keeps_its_complete_calls_and_is_told
 
 
 def test_arguments_that_the_model_did_not_finish_are_not_run_though_a_repair_would_parse() -> None:
-    """C3: a list that broke off is no list; the same list, closed by the model, runs (case 12)."""
+    """C3, case 12: a list that broke off is no list; the same list, closed by the model, runs."""
 
     async def main() -> None:
         rebooted: list[list[str]] = []
@@ -203,7 +203,7 @@ SERVER_CALL = Opaque("maker", b'{"type":"server_tool_use"}')
 
 
 def test_a_paused_turn_goes_back_as_it_is_until_it_is_finished() -> None:
-    """C3: a pause is no end: three steps, nothing put behind it, the final text reached (case 79)."""
+    """C3, case 79: a pause is no end: three steps, nothing put behind it, the final text reached."""
 
     async def main() -> None:
         ledger = Ledger()
@@ -228,7 +228,7 @@ def test_a_paused_turn_goes_back_as_it_is_until_it_is_finished() -> None:
 
 
 def test_endless_pauses_stop_at_the_step_limit() -> None:
-    """C3, L1: pauses are steps, and end by that limit (case 79)."""
+    """C3, L1, case 79: pauses are steps, and end by that limit."""
 
     async def main() -> None:
         model = ScriptedModel(lambda _t, _r: stopped([SERVER_CALL], StopReason.PAUSE))
@@ -267,7 +267,7 @@ def test_what_is_said_during_a_pause_waits_for_its_end() -> None:
 
 @pytest.mark.parametrize("stop_reason", [StopReason.END_TURN, StopReason.UNKNOWN])
 def test_an_empty_reply_is_told_and_asked_for_again(stop_reason: StopReason) -> None:
-    """C3: empty twice, then good is success, with both retries in the record (case 80)."""
+    """C3, case 80: empty twice, then good is success, with both retries in the record."""
 
     async def main() -> None:
         empty = stopped((), stop_reason)
@@ -296,7 +296,7 @@ def test_an_empty_reply_is_told_and_asked_for_again(stop_reason: StopReason) -> 
 def test_the_third_empty_reply_in_a_row_ends_the_run_by_name(
     stop_reason: StopReason, reason: Reason
 ) -> None:
-    """C3: an end of its own for nothing said, never success (case 80)."""
+    """C3, case 80: an end of its own for nothing said, never success."""
 
     async def main() -> None:
         remit = desk([stopped((), stop_reason)] * 9)

@@ -32,6 +32,7 @@ from remit import (
     ConfigurationError,
     Decision,
     Limits,
+    Live,
     Outcome,
     Pending,
     PolicyRequest,
@@ -856,7 +857,13 @@ def test_a_cancelled_parent_has_closed_its_children_and_theirs_by_the_time_it_en
 
     async def main() -> None:
         remits = parent, *_ = family(STUBBORN[way])
-        task = asyncio.create_task(parent.run("go", run_id="r"))
+        lives: list[Live[str]] = []
+
+        async def user() -> None:
+            async with parent.stream("go", run_id="r") as live:
+                lives.append(live)
+
+        task = asyncio.create_task(user())
         await asyncio.sleep(1)
         ids = parent.live_runs
         assert len(ids) == 3
@@ -865,15 +872,21 @@ def test_a_cancelled_parent_has_closed_its_children_and_theirs_by_the_time_it_en
             with pytest.raises(asyncio.CancelledError):
                 await task
         else:
-            assert await parent.cancel("r") == await task
+            outcome = await parent.cancel("r")
+            await task
+            assert outcome == lives[0].outcome
         assert parent.live_runs == ()
         assert asyncio.get_running_loop().time() <= 1 + GRACE
+        events = [event async for event in lives[0]]
+        ended = [event.path[-1] for event in events if event.kind == "run_ended"]
+        assert ended == ["grandchild", "child", "parent"]
+        given_up = [event.fields["tool"] for event in events if event.kind == "call_abandoned"]
+        assert given_up == ([] if way == "never" else ["work"])
         for run_id in ids:
             outcome = await parent.outcome(run_id)
             assert outcome.reason is Reason.CANCELLED
             assert is_sendable_after(outcome)
             assert statuses(outcome) == ["unknown"]
-        assert all(name.startswith("work ") for name in ABANDONED.names)
         assert len(ABANDONED) == (way != "never")
         await until_all_is_over()
         assert asked(*remits) == 3

@@ -7,6 +7,7 @@ waits becomes a request to the run, which closes its transcript, and is raised a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Generic, Self, TypeVar
@@ -78,7 +79,9 @@ class Live(Generic[OutT]):
         """Take an event. Never blocks: a slow reader loses pieces of text, not the run its time."""
         if asyncio.get_running_loop() is self._loop:
             self._take(event)
-        elif not self._loop.is_closed():  # of a run inside that has a thread and a loop of its own
+            return
+        # It is of a run inside that has a thread and a loop of its own, and may outlive ours.
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._take, event)
 
     def _take(self, event: Event) -> None:
