@@ -235,7 +235,7 @@ def test_a_timeout_of_an_effect_is_unknown_and_of_a_read_an_error() -> None:
 
 
 def test_the_late_outcome_is_recorded_and_given_to_the_repeat_instead_of_a_second_effect() -> None:
-    """E4, T4: timeout at 50 ms, done at 2 s; the equal call of a later step gets what is recorded."""
+    """E4, T4, case 31: timeout at 50 ms, done at 2 s; the equal call of a later step gets what is recorded."""
 
     async def main() -> None:
         world = World(2, stubborn=True)
