@@ -845,11 +845,12 @@ class Story:
                 f"L2: reserved and never settled: {account.steps - spent.steps} steps, "
                 f"{account.calls - spent.calls} calls, {account.tokens - spent.tokens} tokens",
             )
-            if outcome.reason is not Reason.WAITING and not _Book(self.store, self.run_id).waited:
+            if outcome.reason is not Reason.WAITING:
                 live, kept = self.live._run.budget.spend, outcome.spend
                 self.expect(
                     (live.own.tokens, live.own.calls, live.tree.tokens, live.tree.usd)
-                    == (kept.own.tokens, kept.own.calls, kept.tree.tokens, kept.tree.usd),
+                    == (kept.own.tokens, kept.own.calls, kept.tree.tokens, kept.tree.usd)
+                    and (live.overshoot, live.estimated) == (kept.overshoot, kept.estimated),
                     f"J4: the account says {live}, the outcome {kept}",
                 )
         self.live = None
@@ -1080,8 +1081,9 @@ class _Book:
         self.ended = False
         self.left = 0
         """How often it was handed over or waited: reads that were cut then are asked anew."""
-        self.waited = 0
-        """Calls that waited for a run inside: entered once more, and counted once."""
+        self._open: dict[str, Mapping[str, Any]] = {}
+        self._counted: set[str] = set()
+        """Calls that were counted before their result: entered again, they do not count again."""
         self.usd = Decimal(0)
         self.run_id = run_id
         self._proposals: dict[str, str] = {}
@@ -1139,13 +1141,18 @@ class _Book:
 
     def _settled(self, row: Mapping[str, Any]) -> None:
         self.results[row["tool_use_id"]] = row
+        self._open.pop(row["tool_use_id"], None)
         if row["spent"] is not None:
-            self.calls += row["spent"]["calls"]
-            self.tokens += row["spent"]["tokens"]
-            self.usd += Decimal(row["spent"]["usd"])
+            self._spent(row["spent"])
+
+    def _spent(self, spent: Mapping[str, Any]) -> None:
+        self.calls += spent["calls"]
+        self.tokens += spent["tokens"]
+        self.usd += Decimal(spent["usd"])
 
     def _started(self, row: Mapping[str, Any]) -> None:
         self.started.add(row["tool_use_id"])
+        self._open[row["tool_use_id"]] = row
 
     def _proposed(self, row: Mapping[str, Any]) -> None:
         self._proposals[row["pending_id"]] = row["tool_use_id"]
@@ -1161,14 +1168,19 @@ class _Book:
     def _parked(self, _: Mapping[str, Any]) -> None:
         self.left += 1
 
-    def _awaits(self, _: Mapping[str, Any]) -> None:
-        self.waited += 1
+    def _awaits(self, row: Mapping[str, Any]) -> None:
+        self._counted.add(row["tool_use_id"])
+        self._spent(row["spent"])
 
     def _ended(self, _: Mapping[str, Any]) -> None:
         self.ended = True
 
     def _activated(self, _: Mapping[str, Any]) -> None:
         self.ended = False
+        for use_id in self._open.keys() - self._counted:
+            # Begun and broken off: it counts as one call at its declared price, entered again or not.
+            self._counted.add(use_id)
+            self._spent({"calls": 1, **self._open[use_id]})
 
     def _failed(self, row: Mapping[str, Any]) -> None:
         self.errors.append(row["error"])

@@ -108,7 +108,7 @@ def test_a_deadline_is_an_instant_or_refused(value: Any) -> None:
 @pytest.mark.parametrize("missing", ["steps", "tokens", "seconds"])
 def test_the_three_limits_that_bound_a_run_have_no_default(missing: str) -> None:
     """L1: nothing is unlimited by default."""
-    with pytest.raises(TypeError, match=missing):
+    with pytest.raises(ConfigurationError, match=missing):
         Limits(**{name: value for name, value in VALID.items() if name != missing})
 
 

@@ -25,7 +25,7 @@ from remit.messages import Status, ToolResult, Usage
 from remit.pending import TOKENS, Decision, Pending
 from remit.remit import Runtime
 from remit.resources import PROCESS
-from remit.rows import Charged, Replied, Settled, decode_row
+from remit.rows import Activated, Awaits, Charged, Replied, Settled, Started, decode_row
 from remit.state import RunState
 from remit.store.base import Journal
 from remit.testing import ScriptedModel, SimulatedWorkers, Step, run_virtual
@@ -521,14 +521,25 @@ def assert_spend_is_the_sum_of_the_rows(world: World, where: str) -> None:
     async def main() -> tuple[int, int, int]:
         tokens = steps = calls = 0
         for run_id in world.runs:
+            begun: set[str] = set()
+            counted: set[str] = set()
             for stored in await world.store.read(run_id):
                 row = decode_row(stored.kind, stored.body)
+                if isinstance(row, Started):
+                    begun.add(row.tool_use_id)
+                elif isinstance(row, Activated):  # what was begun before the crash is one call each
+                    calls += len(begun - counted)
+                    counted |= begun
+                if isinstance(row, Settled):
+                    begun.discard(row.tool_use_id)
+                elif isinstance(row, Awaits):
+                    counted.add(row.tool_use_id)
                 if isinstance(row, Replied):
                     tokens += row.usage.total
                     steps += 1 if row.message is not None and not row.closing else 0
                 elif isinstance(row, Charged):
                     tokens, calls = tokens + row.usage.total, calls + row.calls
-                elif isinstance(row, Settled) and row.spent is not None:
+                elif isinstance(row, Settled | Awaits) and row.spent is not None:
                     tokens, calls = tokens + row.spent.tokens, calls + row.spent.calls
         return tokens, steps, calls
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import remit
 from remit import Call, Limits, Outcome, Reason, Remit
-from remit.budget import Amount, Totals
+from remit.budget import Amount, Bill, Totals
 from remit.errors import JournalError
 from remit.messages import Media, Message, Opaque, Status, StopReason, Text, ToolUse, Usage
 from remit.pending import Decision, Pending
@@ -89,6 +89,7 @@ limits = st.builds(
 )
 amounts = st.builds(Amount, counts, counts, counts, money)
 totals = st.builds(Totals, counts, counts, counts, money, seconds, usages())
+bills = st.builds(Bill, totals, amounts, counts)
 texts = st.builds(Text, text)
 media = st.builds(Media, st.just("image/png"), st.binary(max_size=20))
 content = st.lists(texts | media, max_size=3).map(tuple)
@@ -115,6 +116,7 @@ ROWS: dict[type[Row], st.SearchStrategy[Any]] = {
         path=st.lists(text, max_size=3).map(tuple),
         tags=st.dictionaries(text, text, max_size=3),
         at=stamps,
+        caller=optional,
     ),
     Replied: st.builds(
         Replied,
@@ -130,7 +132,9 @@ ROWS: dict[type[Row], st.SearchStrategy[Any]] = {
         latency=seconds,
         overshoot=amounts,
     ),
-    Started: st.builds(Started, text, st.dictionaries(text, json_values, max_size=3)),
+    Started: st.builds(
+        Started, text, st.dictionaries(text, json_values, max_size=3), money, counts
+    ),
     Settled: st.builds(
         Settled,
         text,
@@ -138,13 +142,14 @@ ROWS: dict[type[Row], st.SearchStrategy[Any]] = {
         st.booleans(),
         statuses,
         st.none() | totals,
-        st.none() | totals,
+        st.none() | bills,
         optional,
         optional,
         st.booleans(),
+        amounts,
     ),
     Proposed: st.builds(Proposed, text, text, text, text, stamps, text),
-    Awaits: st.builds(Awaits, text, text, totals),
+    Awaits: st.builds(Awaits, text, text, bills, totals, amounts),
     Decided: st.builds(Decided, text, st.booleans(), text, text, optional, optional),
     Withdrawn: st.builds(Withdrawn, text),
     Noted: st.builds(Noted, text, text),
@@ -318,7 +323,7 @@ def test_a_row_that_has_no_place_is_a_journal_error() -> None:
         Started("nowhere", {}),
         Settled("nowhere", (Text("x"),), is_error=False, status=Status.OK),
         Proposed("nowhere", "p", "", "{}", "", "effect"),
-        Awaits("nowhere", "child", Totals()),
+        Awaits("nowhere", "child", Bill(), Totals()),
         Decided("nowhere", approve=True, by="me", note="", edit=None, key=None),
     ):
         with pytest.raises(JournalError):

@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 
 from remit import Amount, Limits, Message, Reason, Status, StopReason, Text, ToolUse, Totals, Usage
+from remit.budget import Bill
 from remit.errors import JournalError, TranscriptError
 from remit.rows import (
     Activated,
@@ -78,7 +79,7 @@ ANSWER = Replied(
     latency=0.5,
 )
 PROPOSED = Proposed("c0", "p0", "Look?", '{"at":"x"}', LATER, "effect")
-INSIDE = Totals(steps=2, calls=1, tokens=50, usd=Decimal("0.05"), usage=Usage(40, 0, 0, 10))
+INSIDE = Bill(Totals(steps=2, calls=1, tokens=50, usd=Decimal("0.05"), usage=Usage(40, 0, 0, 10)))
 
 
 def settled(tool_use_id: str, text: str = "seen", **fields: object) -> Settled:
@@ -154,7 +155,7 @@ def test_what_a_call_cost_and_what_ran_inside_it_are_counted_apart() -> None:
     spent = Totals(calls=1, tokens=9, usd=Decimal("0.02"))
     state = replayed(TURN, settled("c0", spent=spent, children=INSIDE))
     assert state.own == Totals(1, 1, 164, Decimal("0.32"), usage=USAGE)
-    assert state.tree == state.own + INSIDE
+    assert state.tree == state.own + INSIDE.spent
 
 
 def test_a_failed_attempt_and_a_discarded_read_are_charged_and_are_no_step() -> None:
@@ -165,7 +166,7 @@ def test_a_failed_attempt_and_a_discarded_read_are_charged_and_are_no_step() -> 
     )
     state = replayed(failed, discarded)
     assert state.own == Totals(0, 2, 64, Decimal("0.12"), usage=Usage(50, 0, 0, 5))
-    assert state.tree == state.own + INSIDE
+    assert state.tree == state.own + INSIDE.spent
     assert (state.steps, state.estimated, state.overshoot) == (0, 1, OVER)
 
 
@@ -217,10 +218,10 @@ def test_a_later_proposal_replaces_an_earlier_one_and_its_decision() -> None:
 
 def test_a_call_that_waits_for_a_run_inside_counts_what_that_spent() -> None:
     """L3, E6: the spend of a waiting child is in the tree, and only its rest is added later."""
-    state = replayed(TURN, Awaits("c0", "child", INSIDE))
+    state = replayed(TURN, Awaits("c0", "child", INSIDE, Totals()))
     assert state.call("c0").waits(NOW)
     assert state.call("c0").recorded == INSIDE
-    assert state.tree == state.own + INSIDE
+    assert state.tree == state.own + INSIDE.spent
 
 
 def test_the_first_limit_that_kept_a_call_from_running_is_kept() -> None:
@@ -295,7 +296,7 @@ def test_a_failure_a_veto_and_a_late_outcome_are_remembered() -> None:
         pytest.param((settled("c0"),), JournalError, id="a result while nothing is owed"),
         pytest.param((Started("c0", {}),), JournalError, id="a start of no call"),
         pytest.param((PROPOSED,), JournalError, id="a proposal of no call"),
-        pytest.param((Awaits("c0", "child", INSIDE),), JournalError, id="a wait of no call"),
+        pytest.param((Awaits("c0", "child", INSIDE, Totals()),), JournalError, id="a wait of no call"),
         pytest.param((TURN, settled("c9")), JournalError, id="a result for another call"),
         pytest.param(
             (TURN, Decided("p0", True, "dana", "", None, None)), JournalError, id="no proposal"

@@ -51,10 +51,12 @@ def assert_sound(messages: tuple[Message, ...], *, may_owe: bool = False) -> Non
                     assert all(not isinstance(part, Text) or part.text.strip() for part in content)
                 case Text(text):
                     assert text.strip()
-                case Opaque():
+                case Opaque(_, data):
                     assert message.role == "assistant"
-                case Media():
-                    pass
+                    assert data
+                case Media(_, data):
+                    assert message.role == "user"
+                    assert data
     if messages and not may_owe:
         assert not messages[-1].tool_uses
     wire = json.dumps([message.to_json() for message in messages], ensure_ascii=False)
@@ -84,7 +86,14 @@ DERIVED = st.sampled_from(["copy", "closed", "view", "load"])
 
 
 def has_words(content: tuple[Any, ...]) -> bool:
-    return any(not isinstance(block, Text) or block.text.strip() for block in content)
+    return any(
+        block.text.strip()
+        if isinstance(block, Text)
+        else block.data
+        if isinstance(block, Media | Opaque)
+        else True
+        for block in content
+    )
 
 
 class Conversations(RuleBasedStateMachine):
@@ -414,6 +423,10 @@ def test_any_messages_whatever_can_be_mended(messages: list[Message]) -> None:
     ]
     assert len([use for message in transcript for use in message.tool_uses]) == len(given_uses)
     opaque = [
-        b for m in messages if m.role == "assistant" for b in m.content if isinstance(b, Opaque)
+        b
+        for m in messages
+        if m.role == "assistant"
+        for b in m.content
+        if isinstance(b, Opaque) and b.data
     ]
     assert [b for m in transcript for b in m.content if isinstance(b, Opaque)] == opaque

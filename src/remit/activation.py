@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -29,15 +29,27 @@ from remit.messages import ResultContent
 from remit.outcome import Outcome, Reason
 from remit.plan import ready_calls
 from remit.record import Record
+from remit.render import error_words
 from remit.report import read_state, stored_outcome
 from remit.rows import Activated, Opened, encode_row
 from remit.run import LIMIT_REASONS, Run
 from remit.state import RunState
 from remit.store.base import Held, Journal, NewRow, NewRun
 from remit.transcript import Transcript
+from remit.withdraw import withdraw_left
 from remit.workers import Workers
 
-__all__ = ["Activation", "Host", "Request", "cancel", "live_runs", "look", "resume", "start"]
+__all__ = [
+    "Activation",
+    "Host",
+    "Request",
+    "cancel",
+    "live_runs",
+    "look",
+    "outermost",
+    "resume",
+    "start",
+]
 
 OWNER: Final = f"process {os.getpid()} {secrets.token_hex(4)}"
 """Who holds the leases of this process; new with every start, so that it never takes itself for its dead self."""
@@ -132,7 +144,7 @@ async def start(config: Config, host: Host, request: Request) -> Activation:
     )
     if await host.store.create(new):
         if request.history is not None:
-            await _withdraw_left(host.store, request.history)
+            await withdraw_left(host.store, request.history)
         return await _activate(
             config, host, run_id, request.deps, limits=None, again=False, reserve=request.reserve
         )
@@ -173,14 +185,39 @@ async def resume(
         return Activation(_followed(live))
     state = await _known_state(host.store, run_id)
     _check_owner(state, config)
+    if host.frame is None:
+        await _check_outermost(host.store, run_id)
     asks = config.confirm is not None or (host.frame is not None and host.frame.confirm is not None)
     if not await _goes_on(config, host.store, state, limits=limits, reopen=reopen, asks=asks):
         if host.frame is not None:  # its spend may be news to the accounts above
             host.frame.adopt(
-                config.name, state.limits, state.own, state.tree, estimated=state.estimated
+                run_id,
+                config.name,
+                state.limits,
+                state.own,
+                state.bill,
+                ours=state.opened.caller == host.frame.caller,
             )
         return _over(await stored_outcome(host.store, state))
     return await _activate(config, host, run_id, deps, limits=limits, again=True, reserve=reserve)
+
+
+async def outermost(store: Journal, run_id: str) -> str:
+    """The run to resume for this one to go on: of the runs around it that have not ended, the outermost."""
+    info = await store.info(run_id)
+    while info is not None and info.parent is not None:
+        info = await store.info(info.parent)
+        if info is None or info.status == "ended":
+            break
+        run_id = info.run_id
+    return run_id
+
+
+async def _check_outermost(store: Journal, run_id: str) -> None:
+    """A run inside goes on inside: alone it would spend what the accounts above do not have (L3)."""
+    root = await outermost(store, run_id)
+    if root != run_id:
+        raise ConfigurationError(f"run {run_id!r} is a part of run {root!r}: resume that one")
 
 
 def _check_owner(state: RunState, config: Config) -> None:
@@ -215,25 +252,6 @@ async def _known_state(store: Journal, run_id: str) -> RunState:
     if await store.info(run_id) is None:
         raise ConfigurationError(f"there is no run {run_id!r} in this store")
     return await read_state(store, run_id)
-
-
-async def _withdraw_left(store: Journal, history: Transcript) -> None:
-    """A conversation goes on from a closed view: what the view left pending is withdrawn (T2)."""
-    for run_id in {key.rsplit(":", 4)[0] for key in history.pending_keys}:
-        if await store.info(run_id) is not None:
-            await _withdraw_in(store, run_id, history.pending_keys)
-
-
-async def _withdraw_in(store: Journal, run_id: str, keys: Collection[str] | None) -> None:
-    """Withdraw what the calls with these keys, or all calls, wait for, inside children too."""
-    state = await read_state(store, run_id)
-    for call in state.calls:
-        if call.settled or (keys is not None and call.slot.key not in keys):
-            continue
-        if call.awaits is not None:
-            await _withdraw_in(store, call.awaits, None)
-        elif call.proposal is not None:
-            await store.withdraw(call.proposal.pending_id)
 
 
 async def _activate(
@@ -355,13 +373,27 @@ def _opened(config: Config, host: Host, request: Request) -> Opened:
         path=(*above, config.name),
         tags=dict(request.tags),
         at=config.now().isoformat(),
+        caller=None if host.frame is None else host.frame.caller,
     )
 
 
 def _instructions(config: Config, deps: Any) -> str:
-    """The instructions of this run, evaluated once."""
+    """The instructions of this run, evaluated once. Errors: `ConfigurationError` where that fails."""
     given = config.instructions
-    return given if isinstance(given, str) else call_with(given, deps)
+    if isinstance(given, str):
+        return given
+    try:
+        text = call_with(given, deps)
+    except Exception as error:
+        missing = "" if deps is not None else "; this run was given no deps="
+        raise ConfigurationError(
+            f"the function in instructions= failed with {error_words(error)}{missing}"
+        ) from error
+    if not isinstance(text, str):
+        raise ConfigurationError(
+            f"the function in instructions= returned {type(text).__name__}, not a text"
+        )
+    return text
 
 
 def _spec_hash(name: str, prompt: Sequence[ResultContent]) -> bytes:

@@ -9,6 +9,7 @@ from remit.errors import ModelProtocolError, ModelUnavailable
 from remit.models.retry import MODEL_RETRIES, backoff
 from remit.plan import Ask
 from remit.quote import Quote
+from remit.render import error_words
 from remit.rows import Failed, Noted
 from remit.run import Run
 from remit.supervise import Raised, Returned, arrived, contained, give_up
@@ -64,7 +65,7 @@ async def _host_note(run: Run, note: Note) -> str | None:
         case Returned(str(text)) if text.strip():
             return text
         case Raised(error):
-            run.emit("note_failed", {"error": f"{type(error).__name__}: {error}"})
+            run.emit("note_failed", {"error": error_words(error)})
             return None
         case _:
             return None
@@ -83,8 +84,8 @@ async def _wait_to_retry(run: Run, number: int, error: BaseException, *, until: 
     )
     wakes = run.loop.time() + seconds
     if not transient or number == MODEL_RETRIES or wakes >= until:
-        run.record.write(Failed(f"{type(error).__name__}: {error}"))
+        run.record.write(Failed(error_words(error)))
         return False
-    run.emit("model_retry", {"attempt": number + 1, "after": seconds, "error": str(error)})
+    run.emit("model_retry", {"attempt": number + 1, "after": seconds, "error": error_words(error)})
     await arrived(run.loop.create_future(), until=wakes, halt=run.halt)
     return run.halt.cause is None

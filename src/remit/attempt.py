@@ -15,13 +15,15 @@ from decimal import Decimal
 from remit.budget import ZERO, Amount, Reservation
 from remit.dispatch.early import EarlyReads
 from remit.errors import ModelError, ModelProtocolError
-from remit.messages import Block, Message, Reply, StopReason, Text, ToolUse, Usage
+from remit.messages import Block, Message, Reply, StopReason, ToolUse, Usage
 from remit.models.base import BlockDone, Chunk, ModelRequest, TextDelta
+from remit.models.checked import checked_block, checked_reply, is_usage
 from remit.quote import Quote, cost_of
 from remit.rows import Asked, Charged, Replied
 from remit.run import Run
 from remit.state import RUNNABLE, Limit
 from remit.supervise import Raised, Returned, arrived, contained, give_up, was_stopped
+from remit.transcript import is_blank
 
 __all__ = ["Attempt"]
 
@@ -109,13 +111,15 @@ class Attempt:
             if reply is not None:
                 raise ModelProtocolError("the stream went on after its reply", usage=reply.usage)
             match chunk:
-                case TextDelta(text):
+                case TextDelta(str(text)):
                     self._chars += len(text)
                     self._run.emit("text", {"text": text})
                 case BlockDone(block):
-                    self._complete(block)
+                    self._complete(checked_block(block))
                 case Reply():
-                    reply = chunk
+                    reply = checked_reply(chunk)
+                case _:
+                    raise ModelProtocolError(f"a stream holds no {type(chunk).__name__}")
         return reply
 
     def _complete(self, block: Block) -> None:
@@ -197,7 +201,7 @@ class Attempt:
 
     def _charge(self, error: BaseException) -> None:
         """Charge a failed attempt: as reported, or by estimate where nothing was."""
-        reported = error.usage if isinstance(error, ModelError) else None
+        reported = error.usage if isinstance(error, ModelError) and is_usage(error.usage) else None
         billed = self._estimate() if reported is None else reported
         usd = cost_of(self._run.config.model.profile, billed, None)
         estimated = reported is None
@@ -239,8 +243,8 @@ def _presentable(reply: Reply) -> tuple[Block, ...]:
 
 
 def _visible(content: Sequence[Block]) -> tuple[Block, ...]:
-    """Without blank texts, which providers refuse."""
-    return tuple([b for b in content if not isinstance(b, Text) or b.text.strip()])
+    """Without blank blocks, which providers refuse."""
+    return tuple([b for b in content if not is_blank(b)])
 
 
 def _is_cut(block: Block) -> bool:

@@ -21,12 +21,15 @@ from decimal import Context, Decimal
 from typing import Any, Final, Literal, TypeAlias
 
 from remit.errors import ConfigurationError
+from remit.explained import explained
 from remit.messages import Json, Usage
 
 __all__ = [
+    "EXACT",
     "NO_USAGE",
     "ZERO",
     "Amount",
+    "Bill",
     "Budget",
     "Dimension",
     "Exhausted",
@@ -42,12 +45,13 @@ Dimension: TypeAlias = Literal["steps", "calls", "tokens", "usd"]
 
 NO_USAGE: Final = Usage()
 
-_EXACT: Final = Context(prec=1000)
+EXACT: Final = Context(prec=1000)
 """Sums of any doubles keep all their digits, whatever decimal context the caller has set."""
 _FREE: Final = Decimal(0)
 _BOUNDLESS: Final = Decimal("Infinity")
 
 
+@explained("Limits(steps=12, tokens=60_000, seconds=45): unlimited is not on offer")
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class Limits:
     """What a run may use. Each limit is independent; the first one met ends the run.
@@ -110,7 +114,7 @@ class Limits:
             max(0, self.steps - before.steps),
             0 if self.calls is None else max(0, self.calls - before.calls),
             max(0, self.tokens - before.tokens),
-            _FREE if self.usd is None else max(_FREE, _EXACT.subtract(self.usd, before.usd)),
+            _FREE if self.usd is None else max(_FREE, EXACT.subtract(self.usd, before.usd)),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -211,7 +215,7 @@ class Amount:
             self.steps + other.steps,
             self.calls + other.calls,
             self.tokens + other.tokens,
-            _EXACT.add(self.usd, other.usd),
+            EXACT.add(self.usd, other.usd),
         )
 
     def __sub__(self, other: Amount) -> Amount:
@@ -219,7 +223,7 @@ class Amount:
             self.steps - other.steps,
             self.calls - other.calls,
             self.tokens - other.tokens,
-            _EXACT.subtract(self.usd, other.usd),
+            EXACT.subtract(self.usd, other.usd),
         )
 
     def beyond(self, other: Amount) -> Amount:
@@ -228,7 +232,7 @@ class Amount:
             max(0, self.steps - other.steps),
             max(0, self.calls - other.calls),
             max(0, self.tokens - other.tokens),
-            max(_FREE, _EXACT.subtract(self.usd, other.usd)),
+            max(_FREE, EXACT.subtract(self.usd, other.usd)),
         )
 
     def within(self, other: Amount) -> Amount:
@@ -280,7 +284,7 @@ class Totals:
             self.steps + other.steps,
             self.calls + other.calls,
             self.tokens + other.tokens,
-            _EXACT.add(self.usd, other.usd),
+            EXACT.add(self.usd, other.usd),
             self.seconds + other.seconds,
             self.usage + other.usage,
         )
@@ -312,6 +316,58 @@ class Totals:
                 output=usage["output"],
                 reasoning=usage["reasoning"],
             ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What runs came to, as it is carried to the accounts above them."""
+
+    spent: Totals = Totals()
+    overshoot: Amount = ZERO
+    """What of it was charged beyond its reservation."""
+    estimated: int = 0
+    """How many of the charges are estimates."""
+
+    def __add__(self, other: Bill) -> Bill:
+        return Bill(
+            self.spent + other.spent,
+            self.overshoot + other.overshoot,
+            self.estimated + other.estimated,
+        )
+
+    def beyond(self, known: Bill) -> Bill:
+        """What of this is not covered by `known`, part by part; time is not counted here."""
+        mine, theirs = self.spent.usage, known.spent.usage
+        amount = self.spent.amount.beyond(known.spent.amount)
+        usage = Usage(
+            max(0, mine.input - theirs.input),
+            max(0, mine.cache_read - theirs.cache_read),
+            max(0, mine.cache_write - theirs.cache_write),
+            max(0, mine.output - theirs.output),
+            max(0, mine.reasoning - theirs.reasoning),
+        )
+        return Bill(
+            Totals(amount.steps, amount.calls, amount.tokens, amount.usd, usage=usage),
+            self.overshoot.beyond(known.overshoot),
+            max(0, self.estimated - known.estimated),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "spent": self.spent.to_json(),
+            "overshoot": None if self.overshoot == ZERO else self.overshoot.to_json(),
+            "estimated": self.estimated,
+        }
+
+    @classmethod
+    def from_json(cls, value: Json) -> Bill:
+        """Read it back. Errors: `KeyError`, `ValueError`, `ArithmeticError`."""
+        overshoot = value["overshoot"]
+        return cls(
+            Totals.from_json(value["spent"]),
+            ZERO if overshoot is None else Amount.from_json(overshoot),
+            value["estimated"],
         )
 
 
@@ -533,10 +589,20 @@ class Budget:
         with self._account.tree.lock:
             self._account.charge(actual, ZERO, usage, actual, estimated)
 
-    def recall(self, actual: Amount, usage: Usage) -> None:
-        """Charge what was spent here before, and reserved then: no overshoot, but it may pass a limit."""
+    def recall(self, bill: Bill) -> None:
+        """Charge what was spent here before, and reserved then. It may pass a limit."""
+        spent = bill.spent
         with self._account.tree.lock:
-            self._account.charge(actual, ZERO, usage, ZERO, estimated=False)
+            self._account.charge(
+                spent.amount, ZERO, spent.usage, bill.overshoot, estimated=bill.estimated
+            )
+
+    @property
+    def bill(self) -> Bill:
+        """What was used until now, here and below; time is not counted here."""
+        account = self._account
+        with account.tree.lock:
+            return Bill(account.spent.totals(), account.overshoot, account.estimated)
 
     def restore(
         self, own: Totals, tree: Totals, *, overshoot: Amount = ZERO, estimated: int = 0
@@ -650,7 +716,7 @@ class _Account:
             steps - held.steps,
             calls - held.calls,
             tokens - held.tokens,
-            _EXACT.subtract(usd, held.usd),
+            EXACT.subtract(usd, held.usd),
         )
 
     def lack(self, amount: Amount, held: bool) -> Exhausted | None:
@@ -671,7 +737,7 @@ class _Account:
                 lacking = "calls"
             elif account.tokens + tokens > room.tokens:
                 lacking = "tokens"
-            elif (_EXACT.add(account.usd, usd) if usd else account.usd) > room.usd:
+            elif (EXACT.add(account.usd, usd) if usd else account.usd) > room.usd:
                 lacking = "usd"
             else:
                 continue
@@ -700,13 +766,13 @@ class _Account:
             account.calls += calls
             account.tokens += tokens
             if usd:
-                account.usd = _EXACT.add(account.usd, usd)
+                account.usd = EXACT.add(account.usd, usd)
         edge = self.chain[0]
         if edge.sponsor is not None:
             edge.sponsor.take(edge.passing(amount))
 
     def charge(
-        self, actual: Amount, freed: Amount, usage: Usage, over: Amount, estimated: bool
+        self, actual: Amount, freed: Amount, usage: Usage, over: Amount, estimated: int
     ) -> None:
         """Charge `actual`, for which `freed` was taken before, and record it on the whole path."""
         self.own.add(actual, usage)
@@ -716,8 +782,7 @@ class _Account:
             account.spent.add(actual, usage)
             if over is not ZERO:
                 account.overshoot += over
-            if estimated:
-                account.estimated += 1
+            account.estimated += estimated
             account = account.outer
 
     def move(self, actual: Amount, freed: Amount) -> None:
@@ -726,13 +791,13 @@ class _Account:
         steps = actual.steps - freed.steps
         calls = actual.calls - freed.calls
         tokens = actual.tokens - freed.tokens
-        usd = _EXACT.subtract(actual.usd, freed.usd)
+        usd = EXACT.subtract(actual.usd, freed.usd)
         for account in self.chain:
             account.steps += steps
             account.calls += calls
             account.tokens += tokens
             if usd:
-                account.usd = _EXACT.add(account.usd, usd)
+                account.usd = EXACT.add(account.usd, usd)
         edge = self.chain[0]
         if edge.sponsor is not None:
             # An open share shrinks by what is spent; a closed one covers only what is still freed.
@@ -749,7 +814,7 @@ class _Account:
             self.steps - spent.steps,
             self.calls - spent.calls,
             self.tokens - spent.tokens,
-            _EXACT.subtract(self.usd, spent.usd),
+            EXACT.subtract(self.usd, spent.usd),
         )
         unused = self.rest.beyond(reserved)
         self.rest -= unused
@@ -760,7 +825,7 @@ class _Account:
         self.steps += tree.steps - before.steps
         self.calls += tree.calls - before.calls
         self.tokens += tree.tokens - before.tokens
-        self.usd = _EXACT.add(self.usd, _EXACT.subtract(tree.usd, before.usd))
+        self.usd = EXACT.add(self.usd, EXACT.subtract(tree.usd, before.usd))
         self.own = Tally.of(own)
         self.spent = Tally.of(tree)
         self.restored = Amount(tree.steps, tree.calls, tree.tokens, tree.usd)
@@ -772,7 +837,7 @@ class _Account:
             room.steps - self.steps,
             room.calls - self.calls,
             room.tokens - self.tokens,
-            _EXACT.subtract(room.usd, self.usd),
+            EXACT.subtract(room.usd, self.usd),
         )
 
     def least(self, held: bool) -> _Room:
@@ -872,7 +937,7 @@ class Tally:
         self.calls += actual.calls
         self.tokens += actual.tokens
         if actual.usd:
-            self.usd = _EXACT.add(self.usd, actual.usd)
+            self.usd = EXACT.add(self.usd, actual.usd)
         if usage is not NO_USAGE:
             self.input += usage.input
             self.cache_read += usage.cache_read

@@ -11,9 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from remit.budget import ZERO, Amount, Budget, Exhausted, Limits, Totals
+from remit.budget import EXACT, Amount, Bill, Budget, Exhausted, Limits, Totals
 from remit.events import Listener
-from remit.messages import Usage
 from remit.pending import ConfirmCallback
 from remit.resources import Path
 from remit.store.base import Journal
@@ -27,6 +26,8 @@ class Frame:
     """One call in execution, as the runs inside it see it."""
 
     key: str
+    caller: str
+    """Names this call and no other; a repeat has the key of the call that it repeats."""
     run_id: str
     names: tuple[str, ...]
     """Names of the remits from the root down to the run of this call."""
@@ -42,7 +43,7 @@ class Frame:
     path: Path
     listeners: tuple[Listener, ...]
     confirm: ConfirmCallback | None
-    recorded: Totals
+    recorded: Bill
     """What the journal of this call's run already says was spent inside."""
     over: bool = False
     """The call has its result: nothing may start inside it any more."""
@@ -52,9 +53,16 @@ class Frame:
     """How to stop the runs inside."""
     charged: tuple[Decimal, int] | None = None
     """US dollars and tokens that the body booked itself; None where it booked nothing."""
-    _accounts: list[Budget] = field(default_factory=list[Budget])
+    _accounts: dict[str, Budget] = field(default_factory=dict[str, Budget])
+    """The newest account of each run inside."""
     _numbered: dict[str, int] = field(default_factory=dict[str, int])
-    _unclaimed: Totals | None = None
+    _unclaimed: Bill = field(init=False)
+    """What is recorded and no run inside has been found to have spent yet."""
+    _elsewhere: Bill = field(default_factory=Bill)
+    """What runs of other calls had spent before they went on inside this one."""
+
+    def __post_init__(self) -> None:
+        self._unclaimed = self.recorded
 
     def child_id(self, name: str, digest: str) -> str:
         """The id of the next run inside this call that asks `name` for this: the same after a crash."""
@@ -64,31 +72,36 @@ class Frame:
 
     def adopt(
         self,
+        run_id: str,
         name: str,
         limits: Limits,
         own: Totals,
-        tree: Totals,
+        bill: Bill,
         *,
-        estimated: int,
+        ours: bool,
         reserve: bool = False,
     ) -> Budget | Exhausted:
         """Open the account of a run inside, which may have spent before.
 
-        What it spent and no journal above knows (a crash came between) is charged above it now.
-        `reserve` sets the whole share of the account aside; where that cannot be had nothing is opened.
+        What it spent and no journal above knows (a crash came between) is charged above it now, unless the
+        run is another call's (not `ours`) and was charged there. `reserve` sets the whole share of the account
+        aside; where that cannot be had nothing is opened.
         """
-        known = self.recorded if self._unclaimed is None else self._unclaimed
-        new = _beyond(tree, known)
+        earlier = self._accounts.get(run_id)
+        known = self._unclaimed if earlier is None else earlier.bill
+        new = bill.beyond(known) if ours else Bill()
         # What is charged below comes out of the share, so that must be there too.
-        aside = self.budget.reserve(limits.share(_beyond(tree, new))) if reserve else None
+        aside = self.budget.reserve(limits.share(bill.beyond(new).spent)) if reserve else None
         if isinstance(aside, Exhausted):
             return aside
         account = Budget(name, limits, parent=self.budget, aside=aside)
-        self._unclaimed = _beyond(known, tree)
-        if new != Totals():
-            account.recall(new.amount, new.usage)
-        account.restore(own, tree, estimated=estimated)
-        self._accounts.append(account)
+        if earlier is None:
+            self._unclaimed = known.beyond(bill)
+            self._elsewhere += Bill() if ours else bill.beyond(known)
+        if new != Bill():
+            account.recall(new)
+        account.restore(own, bill.spent, overshoot=bill.overshoot, estimated=bill.estimated)
+        self._accounts[run_id] = account
         return account
 
     def charge(self, usd: Decimal, tokens: int) -> None:
@@ -97,46 +110,21 @@ class Frame:
             self.budget.charge(Amount(usd=usd, tokens=tokens))
             return
         before = self.charged or (Decimal(0), 0)
-        self.charged = (before[0] + usd, before[1] + tokens)
+        self.charged = (EXACT.add(before[0], usd), before[1] + tokens)
 
     @property
-    def spent_inside(self) -> Totals | None:
-        """What the runs inside spent and the journal does not know yet; None where there were none."""
+    def inside(self) -> Bill | None:
+        """What the runs inside came to and the journal does not know yet; None where there were none."""
         if not self._accounts:
             return None
-        total = Totals()
-        for account in self._accounts:
-            total += account.spend.tree
-        return _beyond(total, self.recorded)
-
-    @property
-    def overshoot_inside(self) -> Amount:
-        """What of it was beyond what was reserved."""
-        return sum((account.spend.overshoot for account in self._accounts), ZERO)
+        bills = (account.bill for account in self._accounts.values())
+        return sum(bills, Bill()).beyond(self.recorded + self._elsewhere)
 
     def halt(self, cause: HaltCause | None) -> None:
         """Stop every run inside: those of a detached run are detached too, so that they stay resumable."""
         self.detaching = cause == "detached"
         for halt in self.halts:
             halt.set_threadsafe("detached" if self.detaching else "cancelled")
-
-
-def _beyond(totals: Totals, known: Totals) -> Totals:
-    """What of `totals` is not covered by `known`, part by part; time is not counted here."""
-    mine, theirs = totals.usage, known.usage
-    return Totals(
-        steps=max(0, totals.steps - known.steps),
-        calls=max(0, totals.calls - known.calls),
-        tokens=max(0, totals.tokens - known.tokens),
-        usd=max(Decimal(0), totals.usd - known.usd),
-        usage=Usage(
-            max(0, mine.input - theirs.input),
-            max(0, mine.cache_read - theirs.cache_read),
-            max(0, mine.cache_write - theirs.cache_write),
-            max(0, mine.output - theirs.output),
-            max(0, mine.reasoning - theirs.reasoning),
-        ),
-    )
 
 
 CURRENT: ContextVar[Frame | None] = ContextVar("remit.current", default=None)

@@ -27,6 +27,7 @@ EventKind: TypeAlias = Literal[
     "read_discarded",
     "late_outcome",
     "pending",
+    "confirm_failed",
     "overshoot",
     "run_ended",
 ]

@@ -22,33 +22,31 @@ class StillRunning:
     """The effects that nobody waits for any more."""
 
     def __init__(self) -> None:
-        self._futures: dict[str, concurrent.futures.Future[Late]] = {}
+        self._futures: dict[tuple[int, str], concurrent.futures.Future[Late]] = {}
         self._posting: set[asyncio.Task[None]] = set()
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._futures
-
     @property
-    def keys(self) -> frozenset[str]:
+    def keys(self) -> frozenset[tuple[int, str]]:
+        """Each with the identity of its store: two stores may hold runs of the same id."""
         return frozenset(self._futures)
 
-    def forget(self, keys: Iterable[str]) -> None:
+    def forget(self, keys: Iterable[tuple[int, str]]) -> None:
         """Nothing will come of these any more: what ran them is gone."""
         for key in keys:
             self._futures.pop(key, None)
 
-    def add(self, key: str) -> None:
-        """The call with this key was abandoned."""
-        self._futures.setdefault(key, concurrent.futures.Future())
+    def add(self, key: str, store: Journal) -> None:
+        """The call with this key was abandoned. It holds its store while it runs."""
+        self._futures.setdefault((id(store), key), concurrent.futures.Future())
 
-    def join(self, key: str) -> asyncio.Future[Late] | None:
+    def join(self, key: str, store: Journal) -> asyncio.Future[Late] | None:
         """A future of its outcome on the running loop; None where it is not running here."""
-        future = self._futures.get(key)
+        future = self._futures.get((id(store), key))
         return None if future is None else asyncio.wrap_future(future)
 
     def ended(self, late: Late, *, run_id: str, store: Journal) -> None:
         """Its outcome is there: tell whoever joined, and leave it in the run's inbox."""
-        future = self._futures.pop(late.key, None)
+        future = self._futures.pop((id(store), late.key), None)
         if future is not None and not future.done():
             future.set_result(late)
         task = asyncio.get_running_loop().create_task(_post(store, run_id, late))

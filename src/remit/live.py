@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Generic, Self, TypeVar
 
+from remit.checks import check_content
 from remit.errors import ConfigurationError
 from remit.events import Event
 from remit.loop import execute
@@ -29,10 +30,11 @@ QUEUE_EVENTS = 1_000
 
 
 def content_of(said: str | ResultContent | tuple[ResultContent, ...]) -> tuple[ResultContent, ...]:
-    """A prompt as content. Errors: `ConfigurationError` where nothing is said."""
+    """A prompt as content. Errors: `ConfigurationError` for what is none, and where nothing is said."""
     content = (
         (Text(said),) if isinstance(said, str) else said if isinstance(said, tuple) else (said,)
     )
+    check_content(content)
     if not any(not isinstance(block, Text) or block.text.strip() for block in content):
         raise ConfigurationError("the prompt is empty: say what is to be done")
     return content

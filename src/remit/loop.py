@@ -17,9 +17,11 @@ from remit.errors import Fenced, JournalError
 from remit.outcome import Outcome, Reason
 from remit.pending import TOKENS
 from remit.plan import Answer, Ask, Leave, Stop, Wait, plan
+from remit.render import error_words
 from remit.report import outcome_of, pendings_of
 from remit.rows import Ended, Parked
 from remit.run import Run
+from remit.withdraw import end_inside
 
 __all__ = ["drive", "execute"]
 
@@ -61,9 +63,8 @@ async def execute(run: Run) -> Outcome[Any]:
         outcome = await _unrecorded(run, error)
     except Exception as error:
         _LOGGER.exception("run %s: an error inside remit", run.state.run_id)
-        words = f"{type(error).__name__}: {error}"
         run.halt.set("cancelled")  # what it left running is not to begin anything
-        outcome = await _after(run, Stop(Reason.INTERNAL_ERROR, error=words))
+        outcome = await _after(run, Stop(Reason.INTERNAL_ERROR, error=error_words(error)))
     finally:
         run.halt.close()
         run.budget.close()
@@ -77,6 +78,7 @@ async def _ended(run: Run, stop: Stop) -> Outcome[Any]:
     run.over = True
     # Before the turn is closed: a closed turn has no calls any more.
     proposals = [call.proposal for call in run.state.calls if call.proposal is not None]
+    inside = [call.child for call in run.state.calls if call.child is not None]
     await settle_the_rest(run)
     await run.guards.dismiss(run.grace)
     run.record.write(
@@ -90,6 +92,8 @@ async def _ended(run: Run, stop: Stop) -> Outcome[Any]:
     )
     await run.record.close("ended")
     await _leave_unsaid(run)
+    for child in inside:
+        await end_inside(run.record.store, child, run.state.run_id)
     for proposal in proposals:
         await run.record.store.withdraw(proposal.pending_id)
         TOKENS.pop(proposal.pending_id, None)

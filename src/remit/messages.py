@@ -82,6 +82,15 @@ class Media:
     data: bytes
     name: str | None = None
 
+    @property
+    def is_well_typed(self) -> bool:
+        """Whether its parts are what their types say: media come from the code of others."""
+        return (
+            isinstance(self.media_type, str)  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            and isinstance(self.data, bytes)  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            and isinstance(self.name, str | None)  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+        )
+
     def to_json(self) -> dict[str, Any]:
         return {
             "type": "media",

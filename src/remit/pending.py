@@ -73,8 +73,10 @@ class Decision:
         """Errors: `ConfigurationError` for what would be no decision, or none that can be recorded."""
         if not isinstance(self.approve, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - a text would count as yes
             raise ConfigurationError("approve= is True or False")
-        if not self.by:
+        if not (isinstance(self.by, str) and self.by):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
             raise ConfigurationError("by= names whoever decides")
+        if not isinstance(self.note, str):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            raise ConfigurationError("note= is a text")
         if self.edit is None:
             return
         if not self.approve:
@@ -100,6 +102,12 @@ class PolicyRequest:
     run_id: str
 
 
+def _check_words(of: str, words: object) -> None:
+    """Errors: `ConfigurationError`."""
+    if not isinstance(words, str):
+        raise ConfigurationError(f"{of}(...) takes a text, not {type(words).__name__}")
+
+
 @dataclass(frozen=True, slots=True)
 class Allow:
     """Nothing stands against it. Does not lift `effect="confirm"`."""
@@ -111,12 +119,18 @@ class Refuse:
 
     why: str
 
+    def __post_init__(self) -> None:
+        _check_words("Refuse", self.why)
+
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
     """A person decides; `summary` is what that person is shown."""
 
     summary: str
+
+    def __post_init__(self) -> None:
+        _check_words("Confirm", self.summary)
 
 
 Verdict: TypeAlias = Allow | Refuse | Confirm
@@ -128,6 +142,9 @@ class Veto:
     """A guard's no: the run ends as `vetoed`."""
 
     why: str
+
+    def __post_init__(self) -> None:
+        _check_words("Veto", self.why)
 
 
 Guard: TypeAlias = Callable[[Transcript], Awaitable[Veto | None]]

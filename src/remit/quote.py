@@ -7,9 +7,9 @@ floor under which a reply would not be worth asking for.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
-from remit.budget import Amount, Dimension, Left
+from remit.budget import EXACT, Amount, Dimension, Left
 from remit.messages import Usage
 from remit.models.base import ModelProfile
 
@@ -70,7 +70,8 @@ def worst_case(profile: ModelProfile, *, prompt: int, output: int, steps: int) -
     if profile.reserve_usd is not None:
         usd = profile.reserve_usd
     elif profile.price is not None:
-        usd = _prompt_cost(profile, prompt) + profile.price.output * output / _MILLION
+        with localcontext(EXACT):
+            usd = _prompt_cost(profile, prompt) + profile.price.output * output / _MILLION
     else:
         usd = Decimal(0)
     return Amount(steps=steps, tokens=tokens, usd=usd)
@@ -92,12 +93,13 @@ def _output_for(usd: Decimal, profile: ModelProfile, prompt: int, cap: int, echo
     """Tokens of output that so much pays for beside the prompt; negative where not even that."""
     if profile.reserve_usd is not None:
         return cap if usd >= profile.reserve_usd else -1
-    rest = usd - _prompt_cost(profile, prompt)
-    price = Decimal(0) if profile.price is None else profile.price.output
-    price += _prompt_rate(profile) if echoed else 0
-    if rest < 0 or price == 0:
-        return -1 if rest < 0 else cap
-    return min(cap, int(rest * _MILLION / price))
+    with localcontext(EXACT):
+        rest = usd - _prompt_cost(profile, prompt)
+        price = Decimal(0) if profile.price is None else profile.price.output
+        price += _prompt_rate(profile) if echoed else 0
+        if rest < 0 or price == 0:
+            return -1 if rest < 0 else cap
+        return min(cap, int(rest * _MILLION // price))
 
 
 def _prompt_cost(profile: ModelProfile, prompt: int) -> Decimal:

@@ -21,10 +21,12 @@ from typing_extensions import TypeVar
 from remit import activation
 from remit.activation import Activation, Host, Request
 from remit.budget import Limits
+from remit.checks import check_name, check_options, check_parts, check_tags
 from remit.config import GRACE_SECONDS, Config, Instructions, Note
 from remit.current import CURRENT, Frame
 from remit.errors import ConfigurationError
 from remit.events import Listener
+from remit.explained import explained
 from remit.live import Live, content_of, see_through
 from remit.messages import ResultContent
 from remit.models.base import Model, Settings
@@ -63,6 +65,7 @@ class Runtime:
     """Seconds for which a body that was cancelled is waited for."""
 
 
+@explained("Remit(name=..., model=..., limits=Limits(steps=..., tokens=..., seconds=...))")
 @dataclass(frozen=True, kw_only=True)
 class Remit(Generic[Deps]):
     """What you delegate, and the limits you delegate it under."""
@@ -94,8 +97,11 @@ class Remit(Generic[Deps]):
     _config: Config = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_name("name", self.name)
+        check_parts(self)
         tools = resolve(self.tools)
+        check_options(self.model, self.limits, self.settings, tools=tools)
+        _check_runtime(self.runtime)
         object.__setattr__(self, "tools", tuple(tools.values()))
         config = Config(
             name=self.name,
@@ -272,7 +278,7 @@ class Remit(Generic[Deps]):
         edit: Mapping[str, Any] | None = None,
         arguments_hash: str | None = None,
     ) -> str:
-        """Decide a proposal, once. Returns the id of the run that waits for it; `resume` goes on with that.
+        """Decide a proposal, once. Returns the id of the run to resume: the outermost that waits for it.
 
         Whoever holds the store may name the proposal by `id` instead of its token, and may state the hash of
         the arguments that were shown. `edit` puts the host's own arguments in place of the model's, who
@@ -283,6 +289,8 @@ class Remit(Generic[Deps]):
             raise ConfigurationError("nothing is decided inside a tool body")
         if (token is None) == (id is None):
             raise ConfigurationError("name the proposal by its token or by id=, not both")
+        if not isinstance(token, str | None):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            raise ConfigurationError("a token is the text in Pending.token")
         run_id = await self.store.decide(
             token_hash=None if token is None else token_hash(token),
             pending_id=id,
@@ -291,7 +299,7 @@ class Remit(Generic[Deps]):
             now=self.runtime.now(),
         )
         _forget_token(token, id)
-        return run_id
+        return await activation.outermost(self.store, run_id)
 
     async def new_token(self, id: str) -> str:  # noqa: A002 - the field's name
         """Mint a token for an open proposal; the last one is void. Errors: `DecisionError`."""
@@ -312,6 +320,7 @@ class Remit(Generic[Deps]):
         `limits` are the child's ceiling; it spends out of its parent. `reserve` sets the whole share aside
         when the call begins. In doubt after a crash the child is resumed, not run again (E1).
         """
+        check_options(self.model, limits, self.settings, tools=self._config.tools)
 
         async def delegate(arguments: dict[str, Any], call: Call[Any]) -> Outcome[str]:
             started = await self._start(
@@ -375,10 +384,21 @@ class Remit(Generic[Deps]):
         config = self._config
         if model is not None or settings is not None:
             config = replace(
-                config, model=model or config.model, settings=settings or config.settings
+                config,
+                model=config.model if model is None else model,
+                settings=config.settings if settings is None else settings,
             )
-        if run_id == "":
-            raise ConfigurationError("run_id is empty: leave it out to get a fresh one")
+        if limits is not None or config is not self._config:
+            check_options(
+                config.model,
+                self.limits if limits is None else limits,
+                config.settings,
+                tools=config.tools,
+            )
+        if run_id is not None:
+            check_name("run_id", run_id)
+        if tags is not None:
+            check_tags(tags)
         if history is not None and not isinstance(history, Transcript):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
             raise ConfigurationError(
                 "history= takes a Transcript: an outcome's, or Transcript.load(...) of what is stored"
@@ -414,14 +434,10 @@ def _frame() -> Frame | None:
     return frame
 
 
-def _check(remit: Remit[Any]) -> None:
-    """What can be wrong before anything is sent. Errors: `ConfigurationError`."""
-    if not remit.name or len(remit.name) > 200:
-        raise ConfigurationError("name= is a short text that stands for this remit in its records")
-    if not isinstance(remit.limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
-        raise ConfigurationError(
-            "limits= takes a remit.Limits(steps=..., tokens=..., seconds=...); there is no default"
-        )
+def _check_runtime(runtime: object) -> None:
+    """Errors: `ConfigurationError`."""
+    if not isinstance(runtime, Runtime):
+        raise ConfigurationError("runtime= takes a remit.Runtime; leave it out for the real one")
 
 
 def _forget_token(token: str | None, pending_id: str | None) -> None:

@@ -38,6 +38,7 @@ __all__ = [
     "DEFAULT_RESULT_TOKENS",
     "MIN_RESULT_TOKENS",
     "Rendered",
+    "error_words",
     "render",
     "render_error",
     "render_text",
@@ -54,6 +55,9 @@ CHARS_PER_TOKEN = 4
 
 _MAX_LAZY_ITEMS = 1_000_000
 """A sequence that is not in memory, such as a `range`, is written out up to this many items."""
+
+_MAX_ERROR_CHARS = 2_000
+_UNREADABLE = "an error that cannot be read"
 
 _SHOWN_BLANKS = 20
 """How many characters of a blank text its note spells out."""
@@ -110,9 +114,14 @@ def render_error(
     if hidden and not isinstance(error, ToolError):
         text = "Error: the tool failed; its author hides the details."
     else:
-        told = _tell(lambda: _message(error), "the tool failed with an error that cannot be read")
+        told = _tell(lambda: _message(error), f"the tool failed with {_UNREADABLE}")
         text = told if told.startswith("Error:") else f"Error: {told}"
     return dataclasses.replace(render_text(text, max_tokens=max_tokens), is_error=True)
+
+
+def error_words(error: BaseException) -> str:
+    """An exception of foreign code for outcomes, events and logs, at most 2,000 characters. Errors: none."""
+    return _clean(_tell(lambda: _message(error), _UNREADABLE))[:_MAX_ERROR_CHARS]
 
 
 def render_text(text: str, *, max_tokens: int = DEFAULT_RESULT_TOKENS) -> Rendered:
@@ -154,6 +163,8 @@ def _render_blocks(blocks: Sequence[ResultContent], limit: int) -> Rendered:
 
 def _visible(block: ResultContent) -> ResultContent:
     if isinstance(block, Media):
+        if not block.is_well_typed:
+            raise TypeError("a Media holds its type as a str and its data as bytes")
         return block if block.data else Text(f"({_clean(block.media_type)}, 0 bytes)")
     clean = _clean(block.text)
     return Text(_blank_note(clean)) if _is_invisible(clean) else Text(clean)

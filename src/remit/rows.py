@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, ClassVar, TypeAlias
 
-from remit.budget import ZERO, Amount, Limits, Totals
+from remit.budget import ZERO, Amount, Bill, Limits, Totals
 from remit.canonical import decode, encode
 from remit.errors import JournalError
 from remit.messages import (
@@ -73,6 +73,8 @@ class Opened:
     tags: Mapping[str, str]
     at: str
     """UTC, ISO 8601."""
+    caller: str | None = None
+    """The call around, whose account bears what this run spends; None for a root."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -84,6 +86,7 @@ class Opened:
             "path": list(self.path),
             "tags": dict(self.tags),
             "at": self.at,
+            "caller": self.caller,
         }
 
     @classmethod
@@ -97,6 +100,7 @@ class Opened:
             path=tuple(value["path"]),
             tags=value["tags"],
             at=value["at"],
+            caller=value["caller"],
         )
 
 
@@ -192,13 +196,21 @@ class Started:
     tool_use_id: str
     computed: Mapping[str, Any]
     """What the host filled in, without secrets."""
+    usd: Decimal = Decimal(0)
+    """What its tool declares that a call costs, and so below."""
+    tokens: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return {"tool_use_id": self.tool_use_id, "computed": dict(self.computed)}
+        return {
+            "tool_use_id": self.tool_use_id,
+            "computed": dict(self.computed),
+            "usd": str(self.usd),
+            "tokens": self.tokens,
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Started:
-        return cls(value["tool_use_id"], value["computed"])
+        return cls(value["tool_use_id"], value["computed"], Decimal(value["usd"]), value["tokens"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +223,8 @@ class Settled:
     is_error: bool
     status: Status
     spent: Totals | None = None
-    """What the call itself cost; None where no body was entered."""
-    children: Totals | None = None
+    """What the call itself cost that no earlier row says; None where no body was entered."""
+    children: Bill | None = None
     """What the runs inside the call cost, theirs included; None where there were none."""
     denied: str | None = None
     """The limit that kept it from running, as `dimension:whose`."""
@@ -245,7 +257,7 @@ class Settled:
             is_error=value["is_error"],
             status=Status(value["status"]),
             spent=None if spent is None else Totals.from_json(spent),
-            children=None if children is None else Totals.from_json(children),
+            children=None if children is None else Bill.from_json(children),
             denied=value["denied"],
             memo=value["memo"],
             polling=value["polling"],
@@ -291,16 +303,19 @@ class Awaits:
     tool_use_id: str
     run_id: str
     """The child."""
-    children: Totals
-    """What the runs inside spent that no earlier row of this call says."""
+    children: Bill
+    """What the runs inside cost that no earlier row of this call says."""
+    spent: Totals
+    """The same for the call itself."""
     overshoot: Amount = ZERO
-    """What of it was beyond what was reserved."""
+    """What the call charged beyond what was reserved for it."""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "tool_use_id": self.tool_use_id,
             "run_id": self.run_id,
             "children": self.children.to_json(),
+            "spent": self.spent.to_json(),
             "overshoot": None if self.overshoot is ZERO else self.overshoot.to_json(),
         }
 
@@ -310,7 +325,8 @@ class Awaits:
         return cls(
             value["tool_use_id"],
             value["run_id"],
-            Totals.from_json(value["children"]),
+            Bill.from_json(value["children"]),
+            Totals.from_json(value["spent"]),
             ZERO if overshoot is None else Amount.from_json(overshoot),
         )
 
@@ -403,10 +419,10 @@ class Charged:
     """Bodies that were entered for it: reads that began early and were discarded (C3)."""
     tokens: int = 0
     """What those bodies cost, beside the usage."""
-    children: Totals | None = None
+    children: Bill | None = None
     """What the runs inside those bodies cost; None where there were none."""
     overshoot: Amount = ZERO
-    """What was billed beyond what was reserved."""
+    """What of the rest was billed beyond what was reserved."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -428,7 +444,7 @@ class Charged:
             estimated=value["estimated"],
             calls=value["calls"],
             tokens=value["tokens"],
-            children=None if children is None else Totals.from_json(children),
+            children=None if children is None else Bill.from_json(children),
             overshoot=ZERO if overshoot is None else Amount.from_json(overshoot),
         )
 

@@ -7,6 +7,7 @@ told through `room` what there is room for.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -153,7 +154,13 @@ class Run:
             )
             return root
         account = frame.adopt(
-            name, state.limits, state.own, state.tree, estimated=state.estimated, reserve=reserve
+            state.run_id,
+            name,
+            state.limits,
+            state.own,
+            state.bill,
+            ours=state.opened.caller == frame.caller,
+            reserve=reserve,
         )
         if isinstance(account, Budget):
             return account
@@ -378,8 +385,9 @@ class Run:
 
     def emit_threadsafe(self, kind: EventKind, fields: Mapping[str, Any]) -> None:
         """Tell, from wherever a tool's function runs. After the loop has closed nobody watches."""
-        if self.listeners and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self.emit, kind, fields)
+        if self.listeners:
+            with contextlib.suppress(RuntimeError):  # closed, perhaps at this very moment
+                self.loop.call_soon_threadsafe(self.emit, kind, fields)
 
     @property
     def confirm(self) -> ConfirmCallback | None:

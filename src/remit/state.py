@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-from remit.budget import ZERO, Amount, Limits, Tally, Totals
+from remit.budget import ZERO, Amount, Bill, Limits, Tally, Totals
 from remit.errors import JournalError
 from remit.messages import Message, ResultContent, Status, StopReason, Text, ToolUse
 from remit.outcome import Reason
@@ -86,6 +86,7 @@ class CallState:
     __slots__ = (
         "ask_again",
         "awaits",
+        "child",
         "decision",
         "footprint",
         "key",
@@ -93,6 +94,7 @@ class CallState:
         "recorded",
         "repeats",
         "slot",
+        "spent",
         "started",
         "unanswered",
         "withdrawn",
@@ -113,8 +115,12 @@ class CallState:
         """Its open proposal has not been put to the `confirm` callback of this activation yet."""
         self.awaits: str | None = None
         """The child run that this call waits for."""
-        self.recorded = Totals()
-        """What the runs inside this call spent, as far as it is in the rows."""
+        self.child: str | None = None
+        """The child run that it waited for last, whether it still does or goes on."""
+        self.recorded = Bill()
+        """What the runs inside this call cost, as far as it is in the rows."""
+        self.spent = Totals()
+        """The same for the call itself. It counts once, however often its body is entered."""
 
     @property
     def use(self) -> ToolUse:
@@ -182,9 +188,9 @@ class RunState:
         """It waits for somebody, or was handed over."""
         self.activations = 1
         self._own = Tally()
-        self._inside = Totals()
-        self.estimated = 0
-        self.overshoot = ZERO
+        self._inside = Bill()
+        self._estimated = 0
+        self._overshoot = ZERO
         self.seconds = 0.0
         self.latencies: list[float] = []
         """Seconds of each model reply, sorted."""
@@ -226,7 +232,22 @@ class RunState:
     @property
     def tree(self) -> Totals:
         """Own, and what the runs inside spent."""
-        return self.own + self._inside
+        return self.own + self._inside.spent
+
+    @property
+    def overshoot(self) -> Amount:
+        """What of `tree` was charged beyond its reservation."""
+        return self._overshoot + self._inside.overshoot
+
+    @property
+    def estimated(self) -> int:
+        """How many charges of `tree` are estimates."""
+        return self._estimated + self._inside.estimated
+
+    @property
+    def bill(self) -> Bill:
+        """What it comes to for the accounts above."""
+        return Bill(self.tree, self.overshoot, self.estimated)
 
     @property
     def final(self) -> bool:
@@ -309,11 +330,10 @@ class RunState:
                 self._say_unsaid()
             case Awaits():
                 call = self.call(row.tool_use_id)
-                call.awaits = row.run_id
+                call.awaits = call.child = row.run_id
                 call.recorded += row.children
-                self._inside += row.children
-                if row.overshoot is not ZERO:
-                    self.overshoot += row.overshoot
+                call.spent += row.spent
+                self._charge(row.spent, row.children, row.overshoot)
             case Charged():
                 self._charged(row)
             case Late():
@@ -362,6 +382,13 @@ class RunState:
         self.parked = False
         for call in self.calls:
             call.awaits = None
+            if call.started is not None and not (call.settled or call.spent.calls):
+                self._count_begun(call, call.started)
+
+    def _count_begun(self, call: CallState, started: Started) -> None:
+        """The run broke off while a body may have run: what it came to is unknown, so its price counts."""
+        call.spent = Totals(calls=1, tokens=started.tokens, usd=started.usd)
+        self._charge(call.spent, None, ZERO)
 
     def _replied(self, row: Replied) -> None:
         self.reply = row
@@ -377,9 +404,9 @@ class RunState:
             self.transcript.mark_sent()  # it was read, though nothing came back
         self.steps += steps
         self._own.add(Amount(steps, 0, row.usage.total, row.usd), row.usage)
-        self.estimated += row.estimated
+        self._estimated += row.estimated
         if row.overshoot is not ZERO:
-            self.overshoot += row.overshoot
+            self._overshoot += row.overshoot
         self.seconds = row.seconds
         if row.whole:  # what was cut says nothing about how long the model takes
             insort(self.latencies, row.latency)
@@ -398,12 +425,9 @@ class RunState:
 
     def _charged(self, row: Charged) -> None:
         tokens = row.usage.total + row.tokens
-        self._charge(Totals(calls=row.calls, tokens=tokens, usd=row.usd, usage=row.usage))
-        if row.children is not None:
-            self._inside += row.children
-        self.estimated += row.estimated
-        if row.overshoot is not ZERO:
-            self.overshoot += row.overshoot
+        own = Totals(calls=row.calls, tokens=tokens, usd=row.usd, usage=row.usage)
+        self._charge(own, row.children, row.overshoot)
+        self._estimated += row.estimated
         self.transcript.mark_sent()
 
     def _judge(self, row: Replied) -> None:
@@ -430,12 +454,7 @@ class RunState:
     def _settled(self, row: Settled) -> None:
         call = self.call(row.tool_use_id)
         call.slot.settle(row.content, is_error=row.is_error, status=row.status, key=call.key)
-        if row.overshoot is not ZERO:
-            self.overshoot += row.overshoot
-        if row.spent is not None:
-            self._charge(row.spent)
-        if row.children is not None:
-            self._inside += row.children
+        self._charge(row.spent, row.children, row.overshoot)
         if row.denied is not None and self.denied is None:
             self.denied = Limit.parse(row.denied)
         if row.memo is not None:
@@ -482,8 +501,13 @@ class RunState:
             call.key = call.slot.key = row.key
             call.repeats = False
 
-    def _charge(self, totals: Totals) -> None:
-        self._own.add(totals.amount, totals.usage)
+    def _charge(self, own: Totals | None, inside: Bill | None, overshoot: Amount) -> None:
+        if own is not None:
+            self._own.add(own.amount, own.usage)
+        if inside is not None:
+            self._inside += inside
+        if overshoot is not ZERO:
+            self._overshoot += overshoot
 
 
 def _identity(call: CallState) -> str:

@@ -248,6 +248,7 @@ async def _contain(
         value = code()
         if inspect.isawaitable(value):
             value = await (value if on_blocked is None else _measured(value, on_blocked))
+            _ = value.__class__  # whoever reads the ending will look at it, and may not fail there
     except BaseException as error:  # noqa: BLE001 - SystemExit and a cancellation that nobody asked for are this code's error, not the loop's
         return Raised(error)
     return Returned(value)

@@ -37,11 +37,14 @@ from remit.messages import (
     ToolUse,
 )
 
-__all__ = ["Answering", "Mended", "Slot", "Transcript", "Words", "validate"]
+__all__ = ["Answering", "Mended", "Slot", "Transcript", "Words", "is_blank", "validate"]
 
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")  # the narrowest rule among the providers
 _ARGUMENTS_HASH = re.compile(r"[0-9a-f]{16}")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+_NAMELESS = "unnamed"
+"""Stands where a call names no tool: providers refuse a call without a name."""
 
 _MESSAGE_TOKENS = 4
 _MEDIA_TOKENS = 1_000
@@ -371,11 +374,13 @@ class Transcript:
             [
                 next(fresh) if isinstance(block, ToolUse) else _replied(block)
                 for block in message.content
-                if not _is_blank(block)
+                if not is_blank(block)
             ]
         )
         if not content:
             raise TranscriptError("the reply is empty")
+        if not all(isinstance(block, _HOLDS["assistant"]) for block in content):
+            raise TranscriptError("a reply holds text, calls and opaque blocks only")
         stored = message if content == message.content else Message("assistant", content)
         self._append(stored)
         return stored
@@ -594,15 +599,15 @@ def _message_fault(message: Message, owed: tuple[ToolUse, ...], ids: set[str]) -
 
 _HOLDS: Mapping[str, tuple[type, ...]] = {
     "user": (Text, Media, ToolResult),
-    "assistant": (Text, Media, ToolUse, Opaque),
+    "assistant": (Text, ToolUse, Opaque),
 }
 
 
 def _block_fault(block: Block) -> str | None:
+    if is_blank(block) or (isinstance(block, ToolUse) and not block.name):
+        return f"a {type(block).__name__} is blank"
     match block:
         case Text(text):
-            if _is_blank(block):
-                return "a text is blank"
             strings = (text,)
         case Media(media_type, _, name):
             strings = (media_type, name or "")
@@ -626,8 +631,11 @@ def _opens(message: Message) -> bool:
     return message.role == "user" and not isinstance(message.content[0], ToolResult)
 
 
-def _is_blank(block: Block) -> bool:
-    return isinstance(block, Text) and (not block.text or block.text.isspace())
+def is_blank(block: Block) -> bool:
+    """Whether there is nothing in it, which providers refuse."""
+    if isinstance(block, Text):
+        return not block.text or block.text.isspace()
+    return isinstance(block, Media | Opaque) and not block.data
 
 
 def _well_formed(text: str) -> str:
@@ -645,7 +653,7 @@ def _well_formed(text: str) -> str:
 
 def _presentable(content: Iterable[Block]) -> tuple[ResultContent, ...]:
     """Text and media without blank blocks and ill-formed text."""
-    return tuple([_plain(block) for block in content if not _is_blank(block)])
+    return tuple([_plain(block) for block in content if not is_blank(block)])
 
 
 def _plain(block: Block) -> ResultContent:
@@ -679,7 +687,7 @@ def _fresh(uses: Iterable[ToolUse], taken: AbstractSet[str]) -> tuple[ToolUse, .
             while (free := f"call_{n}") in taken or free in given:
                 n += 1
         given.add(free)
-        name, arguments = _well_formed(use.name), _well_formed(use.arguments)
+        name, arguments = _well_formed(use.name or _NAMELESS), _well_formed(use.arguments)
         same = free is use.id and name is use.name and arguments is use.arguments
         made.append(use if same else ToolUse(free, name, arguments))
     return tuple(made)
@@ -823,8 +831,8 @@ class _Mender:
                 continue
             if not isinstance(block, _HOLDS[message.role]):
                 self._note(position, f"{type(block).__name__} in a {message.role} turn: removed")
-            elif _is_blank(block):
-                self._note(position, "a blank text: removed")
+            elif is_blank(block):
+                self._note(position, f"a blank {type(block).__name__.lower()}: removed")
             elif isinstance(block, ToolUse):
                 kept.append(block)
             else:
@@ -841,7 +849,7 @@ class _Mender:
             if old.id != new.id:
                 self._note(position, f"id {old.id[:64]!r} is illegal or used: now {new.id!r}")
             if (old.name, old.arguments) != (new.name, new.arguments):
-                self._note(position, f"ill-formed text in call {new.id!r}: replaced")
+                self._note(position, f"no name or ill-formed text in call {new.id!r}: replaced")
         taken.update(use.id for use in fresh)
         return fresh
 

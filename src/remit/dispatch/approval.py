@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import logging
+import secrets
 from datetime import datetime
 from typing import Any
 
 from remit.canonical import arguments_hash, canonical
 from remit.errors import DecisionError
 from remit.pending import TOKENS, Confirm, Decision, Pending, Verdict, mint_token, token_hash
+from remit.render import error_words
 from remit.rows import Proposed
 from remit.run import Run, write_decision
 from remit.state import CallState
 from remit.store.base import NewProposal
-from remit.supervise import Returned, arrived, contained, give_up
+from remit.supervise import Ending, Raised, Returned, arrived, contained, give_up
 from remit.tools import Arguments, Effect, Tool
 
 __all__ = ["approved", "ask_person", "pending_of", "propose", "wanted_by"]
 
+_LOGGER = logging.getLogger("remit")
 _BY_EFFECT = "effect"
 
 
@@ -53,9 +56,7 @@ def propose(
     summary: str,
 ) -> None:
     """Put the call up for decision. It becomes decidable with the next commit."""
-    earlier = "" if call.proposal is None else call.proposal.pending_id
-    seed = f"{run.state.run_id}\n{call.use.id}\n{earlier}"
-    pending_id = hashlib.sha256(seed.encode()).hexdigest()[:20]
+    pending_id = secrets.token_hex(10)  # runs of the same id in two stores share nothing
     token = TOKENS[pending_id] = mint_token()
     expires_at = run.clock.utc(after=tool.expires)
     shown = canonical(arguments.given)
@@ -110,6 +111,8 @@ async def ask_person(run: Run, call: CallState) -> bool:
     ending = task.result() if came else await give_up(task, grace=run.grace, halt=run.halt)
     if not came or not isinstance(ending, Returned) or not isinstance(ending.value, Decision):
         call.unanswered = True
+        if came:
+            _tell_of(run, pending, ending)
         return False
     # Somebody else may have been first: what they decided lies in the inbox.
     with contextlib.suppress(DecisionError):
@@ -119,3 +122,16 @@ async def ask_person(run: Run, call: CallState) -> bool:
     TOKENS.pop(pending.id, None)
     await run.hear(poll=True)
     return call.decision is not None or call.withdrawn
+
+
+def _tell_of(run: Run, pending: Pending, ending: Ending | None) -> None:
+    """The callback decided nothing: the proposal stays open, and whoever wrote the callback hears why."""
+    match ending:
+        case Raised(error):
+            why = error_words(error)
+        case Returned(value):
+            why = f"it returned {type(value).__name__}, not a Decision(approve, by)"
+        case None:
+            why = "it did not end"
+    _LOGGER.warning("run %s: the confirm callback decided nothing", run.state.run_id)
+    run.emit("confirm_failed", {"id": pending.id, "tool": pending.tool, "error": why})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from remit.budget import ZERO, Totals
+from remit.budget import ZERO, Bill, Totals
 from remit.dispatch.gate import MAX_CALLS, Passage
 from remit.messages import ToolUse, Usage
 from remit.rows import Asked, Charged
@@ -75,12 +75,12 @@ class EarlyReads:
             return
         if self._halt is not None:
             self._halt.set("cancelled")
-        spent, children, overshoot = Totals(), Totals(), ZERO
+        spent, children, overshoot = Totals(), Bill(), ZERO
         for passage, task in self._begun.values():
             await task
             own, inside = passage.bill_discarded()
             spent += own or Totals()
-            children += inside or Totals()
+            children += inside or Bill()
             overshoot += passage.overshoot
         self._begun = {}
         if spent.calls:
@@ -91,7 +91,7 @@ class EarlyReads:
                     estimated=False,
                     calls=spent.calls,
                     tokens=spent.tokens,
-                    children=None if children == Totals() else children,
+                    children=None if children == Bill() else children,
                     overshoot=overshoot,
                 )
             )

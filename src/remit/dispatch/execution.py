@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from remit.bodies import Body, Ended, run_inline
-from remit.budget import ZERO, Amount, Reservation, Totals
+from remit.budget import ZERO, Amount, Bill, Reservation, Totals
 from remit.current import CURRENT, Frame
 from remit.dispatch.results import of_ending
 from remit.errors import ToolError
@@ -67,6 +68,7 @@ class Execution:
         """What it charged beyond what was reserved for it, once the account is closed."""
         self._frame = Frame(
             key=call.key or "",
+            caller=f"{run.state.run_id}:{call.use.id}",
             run_id=run.state.run_id,
             names=run.state.opened.path,
             budget=run.budget,
@@ -113,7 +115,8 @@ class Execution:
             return
         secret = {parameter.name for parameter in self._tool.computed if parameter.secret}
         shown = {name: value for name, value in self._computed.items() if name not in secret}
-        self._run.record.write(Started(self._call.use.id, shown))
+        tool = self._tool
+        self._run.record.write(Started(self._call.use.id, shown, tool.usd, tool.tokens))
         if self._tool.effect is not Effect.READ:
             await self._run.record.commit(wave=True)
 
@@ -188,22 +191,21 @@ class Execution:
             self.entered = True  # a thread has it and was left to itself: it may enter at any time
         return ended if self.entered else Ended(None, ended.cut, entered=False)
 
-    def bill(self) -> tuple[Totals | None, Totals | None]:
-        """Close the account: what the call cost itself, and what the runs inside cost."""
+    def bill(self) -> tuple[Totals | None, Bill | None]:
+        """Close the account: what the call cost itself, and what the runs inside cost.
+
+        A call that is entered again is counted already and has paid its declared price; what its body books
+        each time was spent each time.
+        """
         self._frame.over = True
         if not self.entered:
             self._reserved.refund()
             return None, None
-        usd, tokens = self._frame.charged or (self._tool.usd, self._tool.tokens)
-        over = self._reserved.settle(Amount(calls=1, tokens=tokens, usd=usd))
-        inside = self._frame.overshoot_inside
-        self.overshoot = over if inside is ZERO else over + inside
-        return Totals(calls=1, tokens=tokens, usd=usd), self._frame.spent_inside
-
-    @property
-    def spent_inside(self) -> Totals:
-        """What the runs inside spent so far and no row says."""
-        return self._frame.spent_inside or Totals()
+        again = self._call.spent.calls > 0
+        calls, price = (0, (Decimal(0), 0)) if again else (1, (self._tool.usd, self._tool.tokens))
+        usd, tokens = self._frame.charged or price
+        self.overshoot = self._reserved.settle(Amount(calls=calls, tokens=tokens, usd=usd))
+        return Totals(calls=calls, tokens=tokens, usd=usd), self._frame.inside
 
     def _make_call(self) -> Call[Any]:
         run, use = self._run, self._call.use

@@ -11,16 +11,17 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from remit.bodies import Ended
-from remit.budget import ZERO, Amount, Exhausted, Reservation, Totals
+from remit.budget import ZERO, Amount, Bill, Exhausted, Reservation, Totals
 from remit.canonical import arguments_hash, canonical
 from remit.dispatch.approval import approved, ask_person, propose, wanted_by
 from remit.dispatch.execution import Execution
 from remit.dispatch.results import (
     OUT_OF,
     Result,
+    as_outcome,
     interrupted,
     no_call,
     not_run,
@@ -39,7 +40,7 @@ from remit.run import Run, limit_of
 from remit.schedule import Footprint, shares
 from remit.state import CallState, Limit
 from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
-from remit.tools import BadArguments, Effect
+from remit.tools import Arguments, BadArguments, Effect
 
 __all__ = ["MAX_CALLS", "Passage"]
 
@@ -183,7 +184,7 @@ class Passage:
         """A body was entered under this key before; find out what came of it (E3, E4)."""
         key, effect = self.call.key or "", self._tool.effect
         late = self.run.state.late.get(key) or await known_late(self.run.record.store, key)
-        joined = STILL_RUNNING.join(key)
+        joined = STILL_RUNNING.join(key, self.run.record.store)
         if late is None and joined is not None and effect is Effect.IDEMPOTENT:
             if not await arrived(joined, until=self.until, halt=self._halt):
                 self._remain_unknown("the earlier, equal call still runs")
@@ -241,8 +242,11 @@ class Passage:
         if isinstance(self._verdict, Confirm):
             text = self._verdict.summary
         else:
+            # It gets arguments of its own: what it changes must not run.
+            read = self._tool.read_arguments(self.call.arguments)
+            shown = read if isinstance(read, Arguments) else self._arguments
             ending = await self._ask(
-                lambda: self._tool.summarise(self._arguments.values),
+                lambda: self._tool.summarise(shown.values),
                 f"summary {self._tool.name}",
             )
             plain = f"{self._tool.name}({canonical(self._arguments.given)})"[:MAX_PLAIN_CHARS]
@@ -266,7 +270,8 @@ class Passage:
             self._denied = Limit(Reason.DEADLINE, run.clock.end()[1])
             self._settle(not_run("the time of this task is over"))
             return False
-        reserved = run.reserve_call(Amount(calls=1, tokens=self._tool.tokens, usd=self._tool.usd))
+        price = Amount(calls=1, tokens=self._tool.tokens, usd=self._tool.usd)
+        reserved = run.reserve_call(price.beyond(self.call.spent.amount))
         if isinstance(reserved, Exhausted):
             self._denied = limit_of(reserved)
             self._settle(not_run(OUT_OF[reserved.dimension]))
@@ -414,25 +419,29 @@ class Passage:
             else:
                 self._interrupt(ended)
         elif (outcome := self._waits_for(ending.value)) is not None:
-            inside = execution.spent_inside
-            execution.bill()
+            spent, inside = execution.bill()
             self.run.record.write(
-                Awaits(self.call.use.id, outcome.run_id, inside, execution.overshoot)
+                Awaits(
+                    self.call.use.id,
+                    outcome.run_id,
+                    inside or Bill(),
+                    spent or Totals(),
+                    execution.overshoot,
+                )
             )
         else:
             self._settle(of_ending(ending, self._tool))
 
     def _waits_for(self, value: object) -> Outcome[object] | None:
         """A run inside waits for somebody, so this call does. A confirmed call has had its one entry."""
-        waits = isinstance(value, Outcome) and value.reason is Reason.WAITING
-        if not waits or self._tool.effect is Effect.CONFIRM:
-            return None
-        return cast("Outcome[object]", value)
+        inside = as_outcome(value)
+        waits = inside is not None and inside.reason is Reason.WAITING
+        return inside if waits and self._tool.effect is not Effect.CONFIRM else None
 
     def _abandon(self, ended: Ended) -> None:
         key = self.call.key or ""
         if self._tool.effect is not Effect.READ:
-            STILL_RUNNING.add(key)
+            STILL_RUNNING.add(key, self.run.record.store)
         self.run.emit("call_abandoned", {"tool": self._tool.name, "key": key})
         self._interrupt(ended)
 
@@ -525,7 +534,7 @@ class Passage:
         if self.result is not None:
             self._publish(self.result)
 
-    def bill_discarded(self) -> tuple[Totals | None, Totals | None]:
+    def bill_discarded(self) -> tuple[Totals | None, Bill | None]:
         """Close the account of a read that will never have a result: its own cost, and that inside."""
         return (None, None) if self._execution is None else self._execution.bill()
 

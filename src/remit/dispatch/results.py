@@ -17,6 +17,7 @@ from remit.tools import BadArguments, Effect, Tool, near_matches
 __all__ = [
     "OUT_OF",
     "Result",
+    "as_outcome",
     "interrupted",
     "no_call",
     "not_run",
@@ -76,10 +77,9 @@ def no_call(name: str, bad: BadArguments | None, known: Collection[str]) -> Resu
 def of_ending(ending: Ending, tool: Tool[..., Any]) -> Result:
     """What a body that ended by itself came to."""
     match ending:
-        case Returned(value) if isinstance(value, Outcome):
-            return _of_outcome(cast("Outcome[object]", value), tool)
         case Returned(value):
-            return of_value(value, tool)
+            inside = as_outcome(value)
+            return of_value(value, tool) if inside is None else _of_outcome(inside, tool)
         case Raised(asyncio.CancelledError()):
             return said("Error: the tool was cancelled from within.", Status.ERROR)
         case Raised(error):
@@ -87,6 +87,12 @@ def of_ending(ending: Ending, tool: Tool[..., Any]) -> Result:
                 error, hidden=tool.hidden_errors, max_tokens=tool.max_result_tokens
             )
             return Result(rendered.content, Status.ERROR)
+
+
+def as_outcome(value: object) -> Outcome[object] | None:
+    """What a run inside came to, where a body returned just that. Errors: none."""
+    # `isinstance` would ask the value itself, which may raise.
+    return cast("Outcome[object]", value) if issubclass(type(value), Outcome) else None
 
 
 def of_value(value: object, tool: Tool[..., Any]) -> Result:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 
+from remit.budget import EXACT
+from remit.errors import ConfigurationError
+from remit.explained import explained
 from remit.messages import Block, Reply, Usage
 from remit.transcript import Transcript
 
@@ -59,6 +62,7 @@ class ToolSpec:
     """JSON Schema 2020-12, root `type: object`."""
 
 
+@explained("Settings(max_output=..., thinking=..., tool_choice=..., extra={...})")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """How the model is asked."""
@@ -72,6 +76,14 @@ class Settings:
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Handed to the provider as it stands."""
 
+    def __post_init__(self) -> None:
+        """Errors: `ConfigurationError` for a cap that is none."""
+        for name, tokens in (("max_output", self.max_output), ("thinking", self.thinking)):
+            if tokens is not None and (type(tokens) is not int or tokens <= 0):
+                raise ConfigurationError(
+                    f"Settings({name}={tokens!r}): give a whole number of tokens above zero"
+                )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
@@ -84,16 +96,29 @@ class Price:
     cache_write: Decimal | None = None
     """None: as input."""
 
+    def __post_init__(self) -> None:
+        """Errors: `ConfigurationError` for what is no price."""
+        for price in (self.input, self.output, self.cache_read, self.cache_write):
+            if price is not None and not (
+                isinstance(price, Decimal)  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+                and price.is_finite()
+                and price >= 0
+            ):
+                raise ConfigurationError(
+                    f'{price!r} is no price: give US dollars for a million tokens, as Decimal("3")'
+                )
+
     def cost(self, usage: Usage) -> Decimal:
         """What this usage costs, in US dollars."""
         read = self.input if self.cache_read is None else self.cache_read
         write = self.input if self.cache_write is None else self.cache_write
-        return (
-            self.input * usage.input
-            + read * usage.cache_read
-            + write * usage.cache_write
-            + self.output * usage.output
-        ) / _MILLION
+        with localcontext(EXACT):  # whatever decimal context the caller, or a tool, has set
+            return (
+                self.input * usage.input
+                + read * usage.cache_read
+                + write * usage.cache_write
+                + self.output * usage.output
+            ) / _MILLION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 
 __all__ = ["MODEL_RETRIES", "backoff"]
@@ -20,4 +21,9 @@ def backoff(attempt: int, *, seed: str, retry_after: float | None) -> float:
     """
     spread = zlib.crc32(f"{seed}:{attempt}".encode()) / 2**32
     seconds = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2**attempt) * (0.75 + spread / 2)
-    return max(seconds, retry_after or 0.0)
+    return max(seconds, _asked_for(retry_after))
+
+
+def _asked_for(seconds: object) -> float:
+    """What a model asked for, if that is a time to wait at all."""
+    return float(seconds) if isinstance(seconds, int | float) and 0 <= seconds < math.inf else 0.0

@@ -2,7 +2,7 @@
 
 It keeps bytes, never objects, so that what a run reads back is what was written. Safe over threads:
 every method is short and holds one lock. Ended runs are kept up to a number of bytes, oldest dropped
-first; live and waiting ones are always kept.
+first; live and waiting ones are always kept, and so is what ran inside of them.
 """
 
 from __future__ import annotations
@@ -235,12 +235,23 @@ class MemoryStore:
         self._ended[run_id] = size
         self._ended_bytes += size
         while self._ended_bytes > self._keep and len(self._ended) > 1:
-            oldest = next(iter(self._ended))
+            oldest = next((each for each in self._ended if not self._is_needed(each)), run_id)
+            if oldest == run_id:
+                return
             self._ended_bytes -= self._ended.pop(oldest)
             for pending_id in self._runs.pop(oldest).proposals:
                 proposal = self._proposals.pop(pending_id, None)
                 if proposal is not None:
                     self._by_token.pop(proposal.token_hash, None)
+
+    def _is_needed(self, run_id: str) -> bool:
+        """The run around goes on yet: entered again, its call must find what ran inside (E1)."""
+        parent = self._runs[run_id].run.parent
+        while parent is not None and (around := self._runs.get(parent)) is not None:
+            if parent not in self._ended:
+                return True
+            parent = around.run.parent
+        return False
 
     def _no_longer_ended(self, run_id: str) -> None:
         self._ended_bytes -= self._ended.pop(run_id, 0)

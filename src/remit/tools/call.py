@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, MutableMapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -95,20 +95,23 @@ class Call(Generic[Deps]):
         if fraction is not None:
             # In this order NaN becomes 0: a wrong report must not fail the work it reports on.
             fraction = min(1.0, max(0.0, fraction))
-        self._on_progress(message, fraction)
+        self._on_progress(None if message is None else str(message), fraction)  # events are JSON
 
     def charge(self, *, usd: Decimal | float | str = 0, tokens: int = 0) -> None:
         """Book what this call really spent; it replaces what `@tool(usd=, tokens=)` had reserved.
 
         Units: US dollars and tokens; several charges of one call add up.
-        Errors: `ValueError` for what is negative or not finite.
+        Errors: `ValueError` for what is no amount, negative or not finite.
         """
         spent = _money(usd)
-        if not spent.is_finite() or spent < 0 or tokens < 0:
+        if not spent.is_finite() or spent < 0 or type(tokens) is not int or tokens < 0:
             raise ValueError(f"a charge is finite and not negative, got usd={usd} tokens={tokens}")
         self._on_charge(spent, tokens)
 
 
 def _money(usd: Decimal | float | str) -> Decimal:
     """Read an amount by its digits: 0.1 is ten cents, not the double next to it."""
-    return usd if isinstance(usd, Decimal) else Decimal(str(usd))
+    try:
+        return usd if isinstance(usd, Decimal) else Decimal(str(usd))
+    except InvalidOperation:
+        return Decimal("NaN")

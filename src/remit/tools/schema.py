@@ -149,6 +149,8 @@ def own_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
     A composed root of a draft before 2019-09 stays open; those drafts cannot close it.
     Errors: `ConfigurationError` for a root that is no object.
     """
+    if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+        raise ConfigurationError(f"`parameters` is a JSON Schema as a dict, not {parameters!r}")
     schema = deepcopy(dict(parameters))
     if schema.setdefault("type", "object") != "object":
         raise ConfigurationError(

@@ -56,6 +56,13 @@ class Computed:
     secret: bool = False
     """True: not written to the journal, any object is allowed, and a resumed call evaluates it anew."""
 
+    def __post_init__(self) -> None:
+        """Errors: `ConfigurationError` for what is no function."""
+        if not callable(self.fn):
+            raise ConfigurationError(
+                f"Computed({self.fn!r}) computes nothing: it takes a function of nothing or of the Call"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class ComputedParameter:

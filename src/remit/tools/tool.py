@@ -18,8 +18,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from enum import Enum, StrEnum
-from math import isfinite
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from pydantic_core import to_json
 
@@ -54,11 +53,14 @@ __all__ = ["Effect", "EffectName", "Reconciler", "Tool", "tool"]
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
+S = TypeVar("S")
 Self_ = TypeVar("Self_")
 Summary = TypeVar("Summary", bound=Callable[..., str])
 Reconcile = TypeVar("Reconcile", bound=Callable[..., Any])
 
 DEFAULT_EXPIRES = 86_400.0
+_CENTURY = 36_525 * 86_400.0
+"""Seconds; the calendar ends not far beyond."""
 """Seconds for which an approval is waited for: a day."""
 MIN_RESULT_TOKENS = 50
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -231,7 +233,7 @@ class Tool(Generic[P, R]):
         name: str,
         description: str,
         parameters: Mapping[str, Any],
-        handler: Callable[P, R],
+        handler: Callable[Q, S],
         effect: EffectName | None = None,
         timeout: float = 60,
         retries: int = 0,
@@ -244,7 +246,7 @@ class Tool(Generic[P, R]):
         tokens: int = 0,
         expires: float | None = None,
         errors: Literal["shown", "hidden"] = "shown",
-    ) -> Tool[P, R]:
+    ) -> Tool[Q, S]:
         """A tool that brings its own JSON Schema; the options are those of `@tool`.
 
         `handler` takes the arguments as one dict and, if it has a parameter annotated `Call`, that.
@@ -253,6 +255,8 @@ class Tool(Generic[P, R]):
         Errors: `ConfigurationError` for a schema that cannot be compiled or points outside of itself.
         """
         _check_name(name)
+        _check_description(name, description)
+        _check_function(f"the handler of tool {name!r}", handler)
         schema = own_schema(parameters)
         return Tool(
             handler,
@@ -287,6 +291,7 @@ class Tool(Generic[P, R]):
 
         The function takes any of the tool's parameters that the model fills, by name, and returns text.
         """
+        _check_function(f"the summary of tool {self.name!r}", function)
         parameters = tuple(named_parameters(function))
         unknown = [each for each in parameters if each not in self.parameters["properties"]]
         if unknown:
@@ -313,6 +318,7 @@ class Tool(Generic[P, R]):
                 f"tool {self.name!r} has effect {self.effect.value!r}: in doubt it is run again, so "
                 'nothing asks its reconcile function. That is for effect="confirm"'
             )
+        _check_function(f"the reconcile function of tool {self.name!r}", function)
         if len(required_parameters(function)) > 1:
             raise ConfigurationError(
                 f"the reconcile function of tool {self.name!r} takes the key of the call or nothing"
@@ -435,6 +441,7 @@ def tool(
     def decorate(function: Callable[P, R]) -> Tool[P, R]:
         tool_name = _name_of(function) if name is None else name
         _check_name(tool_name)
+        _check_description(tool_name, description)
         if isinstance(function, classmethod):
             raise ConfigurationError(
                 f"tool {tool_name!r} is a classmethod; make a tool of the bound method: "
@@ -507,13 +514,12 @@ def _options(
             raise ConfigurationError(f"tool {name!r}: {text}")
 
     refuse_unless(
-        effect in tuple(Effect), f"effect={effect!r} is none of " + ", ".join(map(repr, Effect))
+        effect in tuple(Effect),
+        f"effect={effect!r} is none of " + ", ".join(repr(each.value) for each in Effect),
     )
     kind = Effect(effect)
-    refuse_unless(
-        timeout > 0 and isfinite(timeout), f"timeout={timeout} is no positive number of seconds"
-    )
-    refuse_unless(retries >= 0, f"retries={retries} is negative")
+    refuse_unless(_is_duration(timeout), f"timeout={timeout!r} is no positive number of seconds")
+    refuse_unless(_is_count(retries), f"retries={retries!r} is no whole number from 0 on")
     refuse_unless(
         retries == 0 or kind is not Effect.CONFIRM,
         'retries are for effect="read" and "idempotent"; a "confirm" tool runs once per approval',
@@ -522,18 +528,19 @@ def _options(
         not deterministic or kind is Effect.READ, 'deterministic=True is for effect="read" only'
     )
     refuse_unless(
-        max_result_tokens >= MIN_RESULT_TOKENS,
-        f"max_result_tokens={max_result_tokens} shows nothing useful; give at least "
+        _is_count(max_result_tokens) and max_result_tokens >= MIN_RESULT_TOKENS,
+        f"max_result_tokens={max_result_tokens!r} shows nothing useful; give at least "
         f"{MIN_RESULT_TOKENS}",
     )
-    refuse_unless(tokens >= 0, f"tokens={tokens} is negative")
+    refuse_unless(_is_count(tokens), f"tokens={tokens!r} is no whole number from 0 on")
     refuse_unless(
         expires is None or kind is Effect.CONFIRM,
         'expires is for effect="confirm": nothing else waits for an approval',
     )
     lifetime = DEFAULT_EXPIRES if expires is None else expires
     refuse_unless(
-        lifetime > 0 and isfinite(lifetime), f"expires={expires} is no positive number of seconds"
+        _is_duration(lifetime),
+        f"expires={expires!r} is no positive number of seconds, at most a century",
     )
     refuse_unless(
         errors in ("shown", "hidden"), f'errors={errors!r} is neither "shown" nor "hidden"'
@@ -547,7 +554,7 @@ def _options(
         effect=kind,
         timeout=float(timeout),
         retries=retries,
-        resource=_templates(resource),
+        resource=_templates(name, resource),
         deterministic=deterministic,
         polling=polling,
         eager=eager,
@@ -557,6 +564,15 @@ def _options(
         expires=float(lifetime),
         hidden_errors=errors == "hidden",
     )
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_duration(value: object) -> bool:
+    """Whether it is a number of seconds that the clock and the calendar can hold."""
+    return type(value) in (int, float) and 0 < cast("float", value) <= _CENTURY
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -570,13 +586,23 @@ def _name_of(function: Callable[..., Any]) -> str:
     return inner.__name__
 
 
-def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
-        suggestion = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:64] or "my_tool"
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        suggestion = re.sub(r"[^A-Za-z0-9_-]+", "_", str(name)).strip("_")[:64] or "my_tool"
         raise ConfigurationError(
             f"{name!r} is no name for a tool: models take 1 to 64 letters, digits, `_` and `-`. "
             f"Write name={suggestion!r}"
         )
+
+
+def _check_description(name: str, description: object) -> None:
+    if not isinstance(description, str | None):
+        raise ConfigurationError(f"tool {name!r}: description={description!r} is no text")
+
+
+def _check_function(what: str, function: object) -> None:
+    if not callable(function):
+        raise ConfigurationError(f"{what} is {function!r}: it takes a function")
 
 
 # --- resources -----------------------------------------------------------------------------------
@@ -596,10 +622,15 @@ class _Resource:
         )
 
 
-def _templates(resource: str | Sequence[str] | None) -> tuple[str, ...] | None:
+def _templates(tool_name: str, resource: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if resource is None:
         return None
-    return (resource,) if isinstance(resource, str) else tuple(resource)
+    given = (resource,) if isinstance(resource, str) else resource
+    if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+        raise ConfigurationError(
+            f"tool {tool_name!r}: resource={resource!r} is no text and no list of texts"
+        )
+    return tuple(given)
 
 
 def _resources(

@@ -1,0 +1,181 @@
+"""What the host hands in, checked before anything is sent.
+
+Types say most of this already, to those who check them; everybody else gets a `ConfigurationError` that says
+what to change, where the wrong value was given and not where it is first used. No function of the host is
+called here. Tools and limits check themselves.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol, cast
+
+from remit.budget import Limits
+from remit.errors import ConfigurationError
+from remit.messages import Media, Text
+from remit.models.base import ModelProfile, Settings
+from remit.store.base import Journal
+
+__all__ = ["Parts", "check_content", "check_name", "check_options", "check_parts", "check_tags"]
+
+_MAX_NAME_CHARS = 200
+_JOURNAL = [name for name, member in vars(Journal).items() if inspect.iscoroutinefunction(member)]
+"""What a store can be asked."""
+
+
+class Parts(Protocol):
+    """A remit, as it was given."""
+
+    @property
+    def instructions(self) -> object: ...
+    @property
+    def tools(self) -> object: ...
+    @property
+    def policy(self) -> object: ...
+    @property
+    def guards(self) -> object: ...
+    @property
+    def confirm(self) -> object: ...
+    @property
+    def notes(self) -> object: ...
+    @property
+    def store(self) -> object: ...
+
+
+def check_parts(parts: Parts) -> None:
+    """Everything that a remit is made of beside its options. Errors: `ConfigurationError`."""
+    _refuse_unless(
+        isinstance(parts.instructions, str) or _takes(parts.instructions, 0, 1),
+        "instructions= is a text, or a function of the deps or of nothing",
+    )
+    _refuse_unless(
+        not inspect.iscoroutinefunction(parts.instructions),
+        "instructions= is async: look up what it needs before the run, and hand it in as deps=",
+    )
+    _refuse_unless(
+        isinstance(parts.tools, Iterable), "tools= is a list; for a single tool write tools=[...]"
+    )
+    _refuse_unless(
+        parts.policy is None or _takes(parts.policy, 1),
+        "policy= is a function of one PolicyRequest that returns Allow(), Refuse(why) or "
+        "Confirm(summary)",
+    )
+    _refuse_unless(
+        _are_functions(parts.guards, 1),
+        "guards= is a tuple of async functions of one Transcript that return Veto(why) or None",
+    )
+    _refuse_unless(
+        parts.confirm is None or _takes(parts.confirm, 1),
+        "confirm= is an async function of one Pending that returns Decision(approve, by)",
+    )
+    _refuse_unless(
+        _are_functions(parts.notes, 0, 1),
+        "notes= is a tuple of functions of the deps or of nothing",
+    )
+    _refuse_unless(
+        _has_methods(parts.store, _JOURNAL),
+        "store= takes an object that keeps runs, such as MemoryStore()",
+    )
+
+
+def check_options(
+    model: object, limits: object, settings: object, *, tools: Collection[str]
+) -> None:
+    """What a remit has and a run may replace. Errors: `ConfigurationError`."""
+    _refuse_unless(
+        _has_methods(model, ["stream"])
+        and isinstance(getattr(model, "name", None), str)
+        and isinstance(getattr(model, "profile", None), ModelProfile),
+        "model= takes an object with a name, a ModelProfile as profile and stream(request); "
+        f"this is {_kind(model)}",
+    )
+    _refuse_unless(
+        isinstance(limits, Limits),
+        "limits= takes a remit.Limits(steps=..., tokens=..., seconds=...); there is no default",
+    )
+    _refuse_unless(
+        isinstance(settings, Settings),
+        "settings= takes a remit.Settings, such as Settings(max_output=2_000)",
+    )
+    choice = cast("Settings", settings).tool_choice
+    _refuse_unless(
+        choice in ("auto", "any", "none") or choice in tools,
+        f"tool_choice={choice!r} is neither auto, any or none nor one of the tools: "
+        f"{', '.join(tools) or 'there is none'}",
+    )
+
+
+def check_name(what: str, name: object) -> None:
+    """A name of the host's that records are kept under. Errors: `ConfigurationError`."""
+    _refuse_unless(
+        isinstance(name, str) and 0 < len(name) <= _MAX_NAME_CHARS and name.isprintable(),
+        f"{what}= is a text of 1 to {_MAX_NAME_CHARS} printable characters",
+    )
+
+
+def check_tags(tags: object) -> None:
+    """Errors: `ConfigurationError`."""
+    good = isinstance(tags, Mapping) and all(
+        isinstance(key, str) and isinstance(value, str)
+        for key, value in cast("Mapping[object, object]", tags).items()
+    )
+    _refuse_unless(good, 'tags= maps text to text, such as {"customer": "42"}')
+
+
+def check_content(blocks: tuple[object, ...]) -> None:
+    """What somebody says to a model. Errors: `ConfigurationError`."""
+    for block in blocks:
+        match block:
+            case Text(text):
+                good = isinstance(text, str)  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            case Media():
+                good = block.is_well_typed and bool(block.media_type and block.data)
+            case _:
+                good = False
+        _refuse_unless(
+            good,
+            "a prompt is a text, a Text, a Media with its type and data, or a tuple of blocks; "
+            f"this holds {_kind(block)}",
+        )
+
+
+def _refuse_unless(good: bool, text: str) -> None:
+    if not good:
+        raise ConfigurationError(text)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return f"a {type(value).__name__}"
+
+
+def _has_methods(value: object, names: Iterable[str]) -> bool:
+    """Whether it is an object, no class, that can be asked these things."""
+    return not isinstance(value, type) and all(callable(getattr(value, n, None)) for n in names)
+
+
+def _are_functions(value: object, *counts: int) -> bool:
+    return isinstance(value, Iterable) and all(
+        _takes(each, *counts) for each in cast("Iterable[object]", value)
+    )
+
+
+def _takes(function: object, *counts: int) -> bool:
+    """Whether it can be called with one of these numbers of arguments, as far as can be known."""
+    if not callable(function):
+        return False
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a builtin that keeps it to itself
+        return True
+    return any(_binds(signature, count) for count in counts)
+
+
+def _binds(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True

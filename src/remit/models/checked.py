@@ -1,0 +1,63 @@
+"""What a model said, checked against the types of the protocol.
+
+A model is foreign code: what it yields is looked at before anything is built on it, so that its mistake ends as
+`ModelProtocolError` and not as an error inside the loop. Whether the reply makes sense is for the loop to say.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from remit.errors import ModelProtocolError
+from remit.messages import Block, Message, Opaque, Reply, StopReason, Text, ToolUse, Usage
+
+__all__ = ["checked_block", "checked_reply", "is_usage"]
+
+
+def checked_block(block: Any) -> Block:
+    """A block of an assistant's turn. Errors: `ModelProtocolError`."""
+    match block:
+        case Text(str()) | ToolUse(str(), str(), str()) | Opaque(str(), bytes()):
+            return block
+        case _:
+            raise ModelProtocolError(f"it said a {type(block).__name__} that no reply can hold")
+
+
+def checked_reply(reply: Reply) -> Reply:
+    """A reply whose every part is what its type says. Errors: `ModelProtocolError`."""
+    usage = reply.usage if is_usage(reply.usage) else None
+    match reply:
+        case Reply(Message("assistant", tuple(content)), StopReason()):
+            for block in content:
+                checked_block(block)
+        case _:
+            raise ModelProtocolError(
+                "the reply is no message of the assistant with a StopReason", usage=usage
+            )
+    if reply.usage is not None and usage is None:
+        raise ModelProtocolError("the reply's usage is no count of tokens")
+    if reply.usd is not None and not _is_price(reply.usd):
+        raise ModelProtocolError("the reply's usd is no amount of US dollars", usage=usage)
+    return reply
+
+
+def is_usage(value: Any) -> bool:
+    """Whether it is a count of tokens that can be charged."""
+    return isinstance(value, Usage) and all(
+        type(count) is int and 0 <= count <= _MOST_TOKENS
+        for count in (
+            value.input,
+            value.cache_read,
+            value.cache_write,
+            value.output,
+            value.reasoning,
+        )
+    )
+
+
+_MOST_TOKENS = 2**63 - 1  # what a database can hold
+
+
+def _is_price(value: Any) -> bool:
+    return isinstance(value, Decimal) and value.is_finite() and value >= 0
