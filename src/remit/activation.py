@@ -363,7 +363,7 @@ def _check_prices(config: Config, limits: Limits, frame: Frame | None) -> None:
 
 def _opened(config: Config, host: Host, request: Request) -> Opened:
     above = () if host.frame is None else host.frame.names
-    history = [] if request.history is None else request.history.closed().to_json()
+    history = () if request.history is None else tuple(request.history.closed())
     return Opened(
         remit=config.name,
         prompt=request.prompt,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from remit.attempt import Attempt
-from remit.budget import Reservation
 from remit.config import Note, call_with
 from remit.errors import ModelProtocolError, ModelUnavailable
 from remit.models.retry import MODEL_RETRIES, backoff
 from remit.plan import Ask
-from remit.quote import Quote
 from remit.render import error_words
 from remit.rows import Failed, Noted
 from remit.run import Run
@@ -22,12 +20,10 @@ async def ask(run: Run, move: Ask) -> None:
     await _say(run, move)
     closing = move.closing is not None
     for number in range(1 + MODEL_RETRIES):
-        quote = run.quote(closing=closing)
-        if not isinstance(quote, Quote):
-            return  # `plan` sees the limit itself
-        reserved = run.budget.reserve(quote.amount, held=closing)
-        if not isinstance(reserved, Reservation):
+        offer = run.reserve(closing=closing)
+        if offer is None:
             return
+        quote, reserved = offer
         await run.record.commit()
         if run.halt.cause is not None:
             reserved.refund()

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from dataclasses import replace
 from decimal import Decimal
+
+import msgspec
 
 from remit.budget import ZERO, Amount, Reservation
 from remit.dispatch.early import EarlyReads
@@ -183,7 +184,9 @@ class Attempt:
             steps=0 if self._closing or message is None else 1, tokens=billed.total, usd=row.usd
         )
         overshoot = self._reserved.settle(actual, billed, estimated=row.estimated)
-        run.record.write(row if overshoot == ZERO else replace(row, overshoot=overshoot))
+        run.record.write(
+            row if overshoot == ZERO else msgspec.structs.replace(row, overshoot=overshoot)
+        )
         if run.listeners:
             _tell(run, row, overshoot)
 

@@ -10,8 +10,9 @@ import asyncio
 import contextvars
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from remit.supervise import (
     Ending,
@@ -31,8 +32,7 @@ __all__ = ["Body", "Cut", "Ended", "run_inline"]
 Cut = Literal["time", "halt"]
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """How an execution ended, as far as whoever waited for it can tell."""
 
     ending: Ending | None

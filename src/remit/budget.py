@@ -20,9 +20,11 @@ from datetime import UTC, datetime
 from decimal import Context, Decimal
 from typing import Any, Final, Literal, TypeAlias
 
+import msgspec
+
 from remit.errors import ConfigurationError
 from remit.explained import explained
-from remit.messages import Json, Usage
+from remit.messages import Json, Usage, Value
 
 __all__ = [
     "EXACT",
@@ -188,8 +190,7 @@ def _instant(value: object) -> datetime:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Amount:
+class Amount(Value, frozen=True, gc=False):
     """So much of everything that is counted; never negative.
 
     Errors: `ValueError` for a negative part, and so for taking more away than there is.
@@ -244,25 +245,11 @@ class Amount:
             min(self.usd, other.usd),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "steps": self.steps,
-            "calls": self.calls,
-            "tokens": self.tokens,
-            "usd": str(self.usd),
-        }
-
-    @classmethod
-    def from_json(cls, value: Json) -> Amount:
-        """Read it back. Errors: `KeyError`, `ValueError`, `ArithmeticError`."""
-        return cls(value["steps"], value["calls"], value["tokens"], Decimal(value["usd"]))
-
 
 ZERO: Final = Amount()
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(Value, frozen=True, gc=False):
     """What was spent, and the tokens of it as the providers counted them."""
 
     steps: int = 0
@@ -289,38 +276,8 @@ class Totals:
             self.usage + other.usage,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "steps": self.steps,
-            "calls": self.calls,
-            "tokens": self.tokens,
-            "usd": str(self.usd),
-            "seconds": self.seconds,
-            "usage": None if self.usage == NO_USAGE else self.usage.to_json(),
-        }
 
-    @classmethod
-    def from_json(cls, value: Json) -> Totals:
-        """Read them back. Errors: `KeyError`, `ValueError`, `ArithmeticError`."""
-        usage = value["usage"] or NO_USAGE.to_json()
-        return cls(
-            value["steps"],
-            value["calls"],
-            value["tokens"],
-            Decimal(value["usd"]),
-            float(value["seconds"]),
-            Usage(
-                input=usage["input"],
-                cache_read=usage["cache_read"],
-                cache_write=usage["cache_write"],
-                output=usage["output"],
-                reasoning=usage["reasoning"],
-            ),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Bill:
+class Bill(Value, frozen=True):
     """What runs came to, as it is carried to the accounts above them."""
 
     spent: Totals = Totals()
@@ -353,26 +310,8 @@ class Bill:
             max(0, self.estimated - known.estimated),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "spent": self.spent.to_json(),
-            "overshoot": None if self.overshoot == ZERO else self.overshoot.to_json(),
-            "estimated": self.estimated,
-        }
 
-    @classmethod
-    def from_json(cls, value: Json) -> Bill:
-        """Read it back. Errors: `KeyError`, `ValueError`, `ArithmeticError`."""
-        overshoot = value["overshoot"]
-        return cls(
-            Totals.from_json(value["spent"]),
-            ZERO if overshoot is None else Amount.from_json(overshoot),
-            value["estimated"],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Spend:
+class Spend(Value, frozen=True):
     """What an account has used so far, as it stood when it was asked for."""
 
     own: Totals = Totals()
@@ -384,27 +323,8 @@ class Spend:
     estimated: int = 0
     """How many charges of `tree` are estimates, because nothing was reported."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "own": self.own.to_json(),
-            "tree": self.tree.to_json(),
-            "overshoot": self.overshoot.to_json(),
-            "estimated": self.estimated,
-        }
 
-    @classmethod
-    def from_json(cls, value: Json) -> Spend:
-        """Read it back. Errors: `KeyError`, `ValueError`, `ArithmeticError`."""
-        return cls(
-            Totals.from_json(value["own"]),
-            Totals.from_json(value["tree"]),
-            Amount.from_json(value["overshoot"]),
-            value["estimated"],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(msgspec.Struct, frozen=True):
     """What a new reservation could still get. None: no limit. Never negative."""
 
     steps: int
@@ -413,8 +333,7 @@ class Left:
     usd: Decimal | None
 
 
-@dataclass(frozen=True, slots=True)
-class Exhausted:
+class Exhausted(msgspec.Struct, frozen=True):
     """A refusal: nothing was reserved."""
 
     dimension: Dimension

@@ -11,8 +11,7 @@ import concurrent.futures
 from collections.abc import Iterable
 from typing import Final
 
-from remit.canonical import decode, encode
-from remit.rows import Late
+from remit.rows import Late, encode_row, read_late
 from remit.store.base import Journal
 
 __all__ = ["STILL_RUNNING", "StillRunning", "known_late"]
@@ -55,7 +54,7 @@ class StillRunning:
 
 
 async def _post(store: Journal, run_id: str, late: Late) -> None:
-    await store.post(run_id, "late", encode(late.to_json()))
+    await store.post(run_id, "late", encode_row(late))
 
 
 async def known_late(store: Journal, key: str) -> Late | None:
@@ -63,7 +62,7 @@ async def known_late(store: Journal, key: str) -> Late | None:
     run_id = key.rsplit(":", 4)[0]
     for posted in await store.inbox(run_id):
         if posted.kind == "late":
-            late = Late.from_json(decode(posted.body))
+            late = read_late(posted.body)
             if late.key == key:
                 return late
     return None

@@ -7,12 +7,12 @@ translates them at the edge. `to_json` of each value is the form of the journal 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
+
+import msgspec
 
 from remit.canonical import parse_json
 
@@ -31,11 +31,20 @@ __all__ = [
     "ToolResult",
     "ToolUse",
     "Usage",
+    "Value",
     "block_from_json",
 ]
 
 Json: TypeAlias = "Mapping[str, Any]"
 Role: TypeAlias = Literal["user", "assistant"]
+
+
+class Value(msgspec.Struct, frozen=True):
+    """What the values of the record have in common: encoded and read back by their types."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The value in plain JSON types: dict, list, str, numbers, bool and None."""
+        return msgspec.json.decode(msgspec.json.encode(self))
 
 
 class StopReason(StrEnum):
@@ -63,18 +72,13 @@ class Status(StrEnum):
     """It may have taken effect: nobody here knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Value, frozen=True, gc=False, tag_field="type", tag="text"):
     """Plain text."""
 
     text: str
 
-    def to_json(self) -> dict[str, Any]:
-        return {"type": "text", "text": self.text}
 
-
-@dataclass(frozen=True, slots=True)
-class Media:
+class Media(Value, frozen=True, tag_field="type", tag="media"):
     """An image, a sound or a document, whole and in memory."""
 
     media_type: str
@@ -91,17 +95,8 @@ class Media:
             and isinstance(self.name, str | None)  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "type": "media",
-            "media_type": self.media_type,
-            "data": base64.b64encode(self.data).decode("ascii"),
-            "name": self.name,
-        }
 
-
-@dataclass(frozen=True, slots=True)
-class ToolUse:
+class ToolUse(Value, frozen=True, gc=False, tag_field="type", tag="tool_use"):
     """A call that the model asks for."""
 
     id: str
@@ -113,15 +108,11 @@ class ToolUse:
         """The arguments, read losslessly. Errors: `ValueError` where the text is no JSON."""
         return parse_json(self.arguments)
 
-    def to_json(self) -> dict[str, Any]:
-        return {"type": "tool_use", "id": self.id, "name": self.name, "arguments": self.arguments}
-
 
 ResultContent: TypeAlias = Text | Media
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(Value, frozen=True, tag_field="type", tag="tool_result"):
     """What became of a call."""
 
     tool_use_id: str
@@ -136,19 +127,8 @@ class ToolResult:
         """The text blocks, joined."""
         return "".join(block.text for block in self.content if isinstance(block, Text))
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "type": "tool_result",
-            "tool_use_id": self.tool_use_id,
-            "content": [block.to_json() for block in self.content],
-            "is_error": self.is_error,
-            "status": self.status.value,
-            "key": self.key,
-        }
 
-
-@dataclass(frozen=True, slots=True)
-class Opaque:
+class Opaque(Value, frozen=True, tag_field="type", tag="opaque"):
     """A provider's own block, kept byte for byte and sent back to its issuer only."""
 
     issuer: str
@@ -156,61 +136,23 @@ class Opaque:
     data: bytes
     """The block as the provider encoded it."""
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "type": "opaque",
-            "issuer": self.issuer,
-            "data": base64.b64encode(self.data).decode("ascii"),
-        }
-
 
 Block: TypeAlias = Text | Media | ToolUse | ToolResult | Opaque
 
 
 def block_from_json(value: Json) -> Block:
-    """Read one block. Errors: `KeyError`, `TypeError` or `ValueError` for what is no block."""
-    match value["type"]:
-        case "text":
-            return Text(_string(value["text"]))
-        case "media":
-            return Media(
-                _string(value["media_type"]),
-                base64.b64decode(value["data"], validate=True),
-                value.get("name"),
-            )
-        case "tool_use":
-            return ToolUse(
-                _string(value["id"]), _string(value["name"]), _string(value["arguments"])
-            )
-        case "tool_result":
-            return ToolResult(
-                _string(value["tool_use_id"]),
-                tuple(_result_content(part) for part in value["content"]),
-                bool(value.get("is_error", False)),
-                Status(value.get("status", "ok")),
-                value.get("key"),
-            )
-        case "opaque":
-            return Opaque(_string(value["issuer"]), base64.b64decode(value["data"], validate=True))
-        case other:
-            raise ValueError(f"unknown block type {other!r}")
+    """Read one block. Errors: `ValueError` for what is no block."""
+    return _converted(value, Block)
 
 
-def _string(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a string, got {type(value).__name__}")
-    return value
+def _converted(value: object, kind: Any) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
 
 
-def _result_content(value: Json) -> ResultContent:
-    block = block_from_json(value)
-    if not isinstance(block, Text | Media):
-        raise ValueError(f"a result holds text and media, not {type(block).__name__}")
-    return block
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Value, frozen=True):
     """One turn of one side."""
 
     role: Role
@@ -229,20 +171,13 @@ class Message:
     def tool_results(self) -> tuple[ToolResult, ...]:
         return tuple(block for block in self.content if isinstance(block, ToolResult))
 
-    def to_json(self) -> dict[str, Any]:
-        return {"role": self.role, "content": [block.to_json() for block in self.content]}
-
     @classmethod
     def from_json(cls, value: Json) -> Message:
-        """Read one message. Errors: `KeyError`, `TypeError` or `ValueError`."""
-        role = value["role"]
-        if role not in ("user", "assistant"):
-            raise ValueError(f"unknown role {role!r}")
-        return cls(role, tuple(block_from_json(block) for block in value["content"]))
+        """Read one message. Errors: `ValueError`."""
+        return _converted(value, cls)
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Value, frozen=True, gc=False):
     """Tokens as the provider counted them, in disjoint parts; reasoning is a part of output."""
 
     input: int = 0
@@ -271,18 +206,8 @@ class Usage:
             self.reasoning + other.reasoning,
         )
 
-    def to_json(self) -> dict[str, int]:
-        return {
-            "input": self.input,
-            "cache_read": self.cache_read,
-            "cache_write": self.cache_write,
-            "output": self.output,
-            "reasoning": self.reasoning,
-        }
 
-
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Value, frozen=True):
     """One whole reply of a model."""
 
     message: Message

@@ -7,9 +7,10 @@ order in which it counts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
+
+import msgspec
 
 from remit.messages import StopReason
 from remit.outcome import Reason
@@ -26,8 +27,7 @@ EMPTIES_ALLOWED = 2
 """Empty replies in a row before the run ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(msgspec.Struct, frozen=True):
     """What surrounds the state at this instant: everything that `plan` may know beside it."""
 
     now: datetime
@@ -43,8 +43,7 @@ class Room:
     """Notes on budget and clock that are due (L6)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """Call the model, after these notes."""
 
     notes: tuple[Noted, ...] = ()
@@ -52,22 +51,19 @@ class Ask:
     """The hand-back, and the limit that makes it necessary."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """Bring these calls of the open turn to their results."""
 
     calls: tuple[CallState, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Nothing can be done until somebody decides."""
 
     calls: tuple[CallState, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """The run is over."""
 
     reason: Reason
@@ -75,8 +71,7 @@ class Stop:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(msgspec.Struct, frozen=True):
     """Hand the run over as it is: it stays resumable."""
 
 

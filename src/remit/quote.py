@@ -6,8 +6,9 @@ floor under which a reply would not be worth asking for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal, localcontext
+
+import msgspec
 
 from remit.budget import EXACT, Amount, Dimension, Left
 from remit.messages import Usage
@@ -22,8 +23,7 @@ CLOSING_OUTPUT = 1_024
 _MILLION = Decimal(1_000_000)
 
 
-@dataclass(frozen=True, slots=True)
-class Quote:
+class Quote(msgspec.Struct, frozen=True):
     """An affordable call."""
 
     amount: Amount

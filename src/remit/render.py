@@ -18,7 +18,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
 from enum import Enum
@@ -27,6 +26,7 @@ from pathlib import PurePath
 from typing import Any, cast
 from unicodedata import combining
 
+import msgspec
 from pydantic_core import SchemaSerializer, to_jsonable_python
 
 from remit.canonical import encode, well_formed
@@ -63,8 +63,7 @@ _SHOWN_BLANKS = 20
 """How many characters of a blank text its note spells out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(msgspec.Struct, frozen=True):
     """A result as the model will see it."""
 
     content: tuple[ResultContent, ...]
@@ -116,7 +115,7 @@ def render_error(
     else:
         told = _tell(lambda: _message(error), f"the tool failed with {_UNREADABLE}")
         text = told if told.startswith("Error:") else f"Error: {told}"
-    return dataclasses.replace(render_text(text, max_tokens=max_tokens), is_error=True)
+    return msgspec.structs.replace(render_text(text, max_tokens=max_tokens), is_error=True)
 
 
 def error_words(error: BaseException) -> str:
@@ -158,7 +157,7 @@ def _render_blocks(blocks: Sequence[ResultContent], limit: int) -> Rendered:
         return Rendered(content, total, total)
     cut = _fitted("\n".join(texts), limit, _cut_text)
     media = [block for block in content if isinstance(block, Media)]
-    return dataclasses.replace(cut, content=(*cut.content, *media))
+    return msgspec.structs.replace(cut, content=(*cut.content, *media))
 
 
 def _visible(block: ResultContent) -> ResultContent:
@@ -219,7 +218,7 @@ def _unwritable(value: object, error: BaseException, max_tokens: int) -> Rendere
     else:
         why = _tell(lambda: str(error) or type(error).__name__, "looking at it failed")
     text = f"Error: the tool returned a value of type {kind} that cannot be written as JSON: {why}"
-    return dataclasses.replace(render_text(text, max_tokens=max_tokens), is_error=True)
+    return msgspec.structs.replace(render_text(text, max_tokens=max_tokens), is_error=True)
 
 
 # --- cutting -------------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from remit.budget import Spend, Totals
 from remit.dispatch.approval import pending_of
@@ -83,6 +84,6 @@ def _left_open(state: RunState) -> Any:
 
 def _spend(state: RunState) -> Spend:
     def timed(totals: Totals) -> Totals:
-        return replace(totals, seconds=state.seconds)
+        return msgspec.structs.replace(totals, seconds=state.seconds)
 
     return Spend(timed(state.own), timed(state.tree), state.overshoot, state.estimated)

@@ -29,7 +29,15 @@ from remit.plan import Room
 from remit.quote import CLOSING_OUTPUT, OUTPUT_FLOOR, Quote, quote, worst_case
 from remit.record import Record
 from remit.resources import Path
-from remit.rows import Asked, Decided, Late, Said, Vetoed, Withdrawn, content_from_json
+from remit.rows import (
+    Asked,
+    Decided,
+    Said,
+    Vetoed,
+    Withdrawn,
+    content_from_json,
+    read_late,
+)
 from remit.state import Limit, RunState
 from remit.store.base import Posted
 from remit.supervise import Halt
@@ -138,6 +146,8 @@ class Run:
         """Deterministic calls that are being executed, by what they are remembered as."""
         self.quick: dict[str, bool] = {}
         """Deterministic functions, and whether they were measured to be quick."""
+        self._quoted: tuple[int, Quote] | None = None
+        """The prompt that `plan` was told there is room for, in tokens, and what it may cost."""
         self._prepared: dict[tuple[str, str], Prepared] = {}
         if self.confirm is not None:
             for call in state.calls:
@@ -213,6 +223,18 @@ class Run:
         refused.refund()
         return found if affordable else Limit(LIMIT_REASONS[found], self.budget.name)
 
+    def reserve(self, *, closing: bool) -> tuple[Quote, Reservation] | None:
+        """Quote and reserve the next model call; None where a limit forbids it, which `plan` then sees."""
+        prompt, self._quoted, quoted = self.prompt_tokens, None, self._quoted
+        if closing or quoted is None or quoted[0] != prompt:
+            offer = self.quote(closing=closing)
+        else:
+            offer = quoted[1]  # `plan` was told of it, and nothing was said since
+        if not isinstance(offer, Quote):
+            return None
+        reserved = self.budget.reserve(offer.amount, held=closing)
+        return (offer, reserved) if isinstance(reserved, Reservation) else None
+
     @property
     def prompt_tokens(self) -> int:
         """Tokens of the next prompt: what the provider counted last, and an estimate of the rest."""
@@ -247,7 +269,10 @@ class Run:
     def _quote_limit(self) -> Limit | None:
         self._hold_back()
         found = self.quote(closing=False)
-        return found if isinstance(found, Limit) else None
+        if isinstance(found, Limit):
+            return found
+        self._quoted = (self.prompt_tokens, found)
+        return None
 
     def _hold_back(self) -> None:
         """Keep what the hand-back will need, as far as can be seen from here (L5)."""
@@ -327,7 +352,7 @@ class Run:
                 if self.state.proposed(pending_id) is not None:
                     self.record.write(Withdrawn(pending_id))
             case "late":
-                late = Late.from_json(decode(posted.body))
+                late = read_late(posted.body)
                 if late.key not in self.state.late:
                     self.record.write(late)
                     self.emit("late_outcome", {"key": late.key, "status": late.status.value})

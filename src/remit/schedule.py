@@ -8,13 +8,13 @@ names apart between batches, children and runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 __all__ = ["Footprint", "schedule", "shares"]
 
 
-@dataclass(frozen=True, slots=True)
-class Footprint:
+class Footprint(msgspec.Struct, frozen=True):
     """What a call touches, as far as its tool declares it."""
 
     writes: bool
@@ -24,7 +24,7 @@ class Footprint:
 
     def __post_init__(self) -> None:
         if self.resources is not None and len(self.resources) > 1:
-            object.__setattr__(self, "resources", tuple(sorted(set(self.resources))))
+            msgspec.structs.force_setattr(self, "resources", tuple(sorted(set(self.resources))))
 
 
 def schedule(batch: Sequence[Footprint]) -> tuple[tuple[int, ...], ...]:

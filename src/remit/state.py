@@ -361,7 +361,7 @@ class RunState:
     def _open(self, row: Opened) -> None:
         self._opened = row
         self._limits = row.limits
-        self.transcript = Transcript.load(row.history)
+        self.transcript = Transcript(row.history)
         self.transcript.mark_sent()
         self.transcript.say(*row.prompt)
 

@@ -16,8 +16,9 @@ import math
 import time
 import types
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
 
 __all__ = [
     "ABANDONED",
@@ -44,15 +45,13 @@ BLOCKING_SECONDS: Final = 0.05
 """A coroutine that holds the event loop for longer than this is named in an event."""
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(msgspec.Struct, frozen=True):
     """The code came to its end with a value."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(msgspec.Struct, frozen=True):
     """The code raised, whatever it was: SystemExit and cancellations included."""
 
     error: BaseException

@@ -20,9 +20,11 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self, TypeAlias, cast, overload
+
+import msgspec
 
 from remit.errors import ConfigurationError, TranscriptError
 from remit.messages import (
@@ -665,7 +667,7 @@ def _plain(block: Block) -> ResultContent:
         name = None if block.name is None else _well_formed(block.name)
         if media_type is block.media_type and name is block.name:
             return block
-        return replace(block, media_type=media_type, name=name)
+        return msgspec.structs.replace(block, media_type=media_type, name=name)
     raise TranscriptError(f"only text and media can stand here, not {type(block).__name__}")
 
 
@@ -868,4 +870,4 @@ class _Mender:
         key = None if found.key is None else _well_formed(found.key)
         if content != found.content or key != found.key:
             self._note(position, f"blank or ill-formed text in the result of {use.id!r}: replaced")
-        return replace(found, tool_use_id=use.id, content=content, key=key)
+        return msgspec.structs.replace(found, tool_use_id=use.id, content=content, key=key)

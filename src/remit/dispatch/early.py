@@ -38,7 +38,14 @@ class EarlyReads:
         return tuple(self._asked)
 
     def consider(self, uses: Sequence[ToolUse]) -> None:
-        """The newest call of the reply is complete: begin it, if nothing stands against it."""
+        """The newest call of the reply is complete: begin it, if nothing stands against it.
+
+        That is at the next turn of the event loop: where the reply ends at once, nothing is gained by haste.
+        """
+        if self._allowed:
+            self._run.loop.call_soon(self._begin_newest, tuple(uses))
+
+    def _begin_newest(self, uses: Sequence[ToolUse]) -> None:
         run, index = self._run, len(uses) - 1
         tool = run.config.tools.get(uses[index].name)
         if (
@@ -55,8 +62,7 @@ class EarlyReads:
         asked = self.intend(fresh)
         if asked[index].key is None or schedule([each.footprint for each in asked])[index]:
             return
-        # At the next turn of the event loop: where the reply ends at once, nothing is gained by haste.
-        run.loop.call_soon(self._begin, fresh[index], asked[index], index)
+        self._begin(fresh[index], asked[index], index)
 
     def complete(self) -> None:
         """The reply is whole: from here on its calls go the common way."""

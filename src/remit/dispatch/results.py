@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, cast
+
+import msgspec
 
 from remit.budget import Dimension
 from remit.messages import ResultContent, Status, Text
@@ -36,8 +37,7 @@ OUT_OF: dict[Dimension, str] = {
 """Why a call was not run, by what it lacked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """A result on its way to its slot."""
 
     content: tuple[ResultContent, ...]

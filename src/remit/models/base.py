@@ -14,6 +14,8 @@ from decimal import Decimal, localcontext
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 
+import msgspec
+
 from remit.budget import EXACT
 from remit.errors import ConfigurationError
 from remit.explained import explained
@@ -35,15 +37,13 @@ __all__ = [
 _MILLION = Decimal(1_000_000)
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(msgspec.Struct, frozen=True):
     """A piece of text of the block that is being written."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class BlockDone:
+class BlockDone(msgspec.Struct, frozen=True):
     """A block that is complete. Blocks come in the order in which the reply holds them."""
 
     block: Block
@@ -137,8 +137,7 @@ class ModelProfile:
     """The same in US dollars; also the way to put a price on calls that are not billed by token."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
+class ModelRequest(msgspec.Struct, frozen=True):
     """One request, complete."""
 
     instructions: str

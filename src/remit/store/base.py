@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
+import msgspec
+
 __all__ = [
     "Control",
     "Held",
@@ -32,16 +34,14 @@ RunStatus: TypeAlias = Literal["ready", "running", "waiting", "ended"]
 PostKind: TypeAlias = Literal["cancel", "input", "decision", "late", "withdraw"]
 
 
-@dataclass(frozen=True, slots=True)
-class NewRow:
+class NewRow(msgspec.Struct, frozen=True, gc=False):
     """A row on its way in."""
 
     kind: str
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRow:
+class StoredRow(msgspec.Struct, frozen=True, gc=False):
     """A row as it was committed."""
 
     seq: int
@@ -93,8 +93,7 @@ class Held:
     owner: str
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(msgspec.Struct, frozen=True):
     """What outsiders want of the run, told with every append."""
 
     inbox_max: int

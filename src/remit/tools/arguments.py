@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any, cast
 
 import jsonschema_rs
+import msgspec
 from pydantic import TypeAdapter, ValidationError
 
 from remit.canonical import encode, parse_json
@@ -47,8 +48,7 @@ _MAX_PROBLEM_CHARS = 200
 _MAX_NAME_CHARS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
+class Arguments(msgspec.Struct, frozen=True):
     """Arguments that fit."""
 
     given: dict[str, Any]
@@ -58,8 +58,7 @@ class Arguments:
     """What the function receives by name, defaults included."""
 
 
-@dataclass(frozen=True, slots=True)
-class BadArguments:
+class BadArguments(msgspec.Struct, frozen=True):
     """Arguments that must not run."""
 
     message: str
