@@ -25,6 +25,8 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, Literal
 
+import msgspec
+
 from remit import (
     Allow,
     Amount,
@@ -1058,9 +1060,9 @@ async def _settle_down() -> None:
 
 def _rounded(spend: Any) -> Any:
     def rounded(totals: Any) -> Any:
-        return replace(totals, seconds=round(totals.seconds, 5))
+        return msgspec.structs.replace(totals, seconds=round(totals.seconds, 5))
 
-    return replace(spend, own=rounded(spend.own), tree=rounded(spend.tree))
+    return msgspec.structs.replace(spend, own=rounded(spend.own), tree=rounded(spend.tree))
 
 
 class _Book:

@@ -43,7 +43,7 @@ FINAL = {StopReason.END_TURN, StopReason.STOP_SEQUENCE}
 OPENED = Opened(
     remit="desk",
     prompt=(Text("Do it."),),
-    history=[],
+    history=(),
     limits=Limits(steps=20, tokens=100_000, seconds=60),
     instructions="",
     path=("desk",),

@@ -3,7 +3,6 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeVar
 from unittest import SkipTest
@@ -11,6 +10,7 @@ from unittest import SkipTest
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from remit.errors import ConfigurationError, ModelRejected, ModelUnavailable
 from remit.messages import Message, Opaque, Reply, StopReason, Text, ToolUse, Usage

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 
 from remit import Amount, Limits, Message, Reason, Status, StopReason, Text, ToolUse, Totals, Usage
 from remit.budget import Bill
@@ -42,7 +42,7 @@ LIMITS = Limits(steps=20, tokens=100_000, seconds=60)
 OPENED = Opened(
     remit="desk",
     prompt=(Text("Do it."),),
-    history=[],
+    history=(),
     limits=LIMITS,
     instructions="Be brief.",
     path=("desk",),
@@ -296,7 +296,9 @@ def test_a_failure_a_veto_and_a_late_outcome_are_remembered() -> None:
         pytest.param((settled("c0"),), JournalError, id="a result while nothing is owed"),
         pytest.param((Started("c0", {}),), JournalError, id="a start of no call"),
         pytest.param((PROPOSED,), JournalError, id="a proposal of no call"),
-        pytest.param((Awaits("c0", "child", INSIDE, Totals()),), JournalError, id="a wait of no call"),
+        pytest.param(
+            (Awaits("c0", "child", INSIDE, Totals()),), JournalError, id="a wait of no call"
+        ),
         pytest.param((TURN, settled("c9")), JournalError, id="a result for another call"),
         pytest.param(
             (TURN, Decided("p0", True, "dana", "", None, None)), JournalError, id="no proposal"

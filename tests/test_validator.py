@@ -1,11 +1,11 @@
 """The second opinion: every rule has a request that breaks it alone."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from remit.messages import Block, Media, Message, Opaque, Status, Text, ToolResult, ToolUse
 from remit.models.base import ToolSpec

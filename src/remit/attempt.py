@@ -178,7 +178,7 @@ class Attempt:
             closing=self._closing,
             whole=stop_reason is not None,
             seconds=run.clock.seconds,
-            latency=latency,
+            latency=round(latency, 6),
         )
         actual = Amount(
             steps=0 if self._closing or message is None else 1, tokens=billed.total, usd=row.usd

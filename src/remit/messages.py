@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, cast
 
 import msgspec
 
@@ -44,7 +44,12 @@ class Value(msgspec.Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """The value in plain JSON types: dict, list, str, numbers, bool and None."""
-        return msgspec.json.decode(msgspec.json.encode(self))
+        return _plain(msgspec.to_builtins(self))
+
+    @classmethod
+    def from_json(cls, value: Json) -> Self:
+        """Read it back from what `to_json` gave. Errors: `ValueError`."""
+        return _converted(value, cls)
 
 
 class StopReason(StrEnum):
@@ -140,6 +145,16 @@ class Opaque(Value, frozen=True, tag_field="type", tag="opaque"):
 Block: TypeAlias = Text | Media | ToolUse | ToolResult | Opaque
 
 
+def _plain(value: Any) -> Any:
+    """The same with lists for tuples, as JSON has them."""
+    if isinstance(value, dict):
+        table = cast("dict[str, Any]", value)
+        return {key: _plain(item) for key, item in table.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in cast("list[Any]", value)]
+    return value
+
+
 def block_from_json(value: Json) -> Block:
     """Read one block. Errors: `ValueError` for what is no block."""
     return _converted(value, Block)
@@ -170,11 +185,6 @@ class Message(Value, frozen=True):
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
         return tuple(block for block in self.content if isinstance(block, ToolResult))
-
-    @classmethod
-    def from_json(cls, value: Json) -> Message:
-        """Read one message. Errors: `ValueError`."""
-        return _converted(value, cls)
 
 
 class Usage(Value, frozen=True, gc=False):

@@ -314,6 +314,8 @@ def _plain(value: object) -> Any:  # noqa: C901 - a table of types
         return {
             field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
         }
+    if isinstance(value, msgspec.Struct):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
     match value:
         case None | bool() | int() | str():
             return value
