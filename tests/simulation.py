@@ -1066,7 +1066,7 @@ def _rounded(spend: Any) -> Any:
 
 
 class _Book:
-    """The raw rows of one run, read without any of remit's own readers."""
+    """The raw rows of one run, read without any of remit's own readers. Defaults are not written."""
 
     def __init__(self, store: Disk, run_id: str) -> None:
         self.uses: dict[str, tuple[int, str | None, list[str]]] = {}
@@ -1113,7 +1113,8 @@ class _Book:
         self.steps += not row["closing"]
         counts: Counter[str] = Counter()
         uses = [block for block in row["message"]["content"] if block["type"] == "tool_use"]
-        for use, (key, repeats, _, _) in zip(uses, row["asked"], strict=True):
+        for use, asked in zip(uses, row["asked"], strict=True):
+            key, repeats = asked["key"], asked.get("repeats", False)
             try:
                 arguments = json.loads(use["arguments"])
             except ValueError:
@@ -1137,20 +1138,19 @@ class _Book:
         self.tokens += _total(row["usage"])
         self.billed += _total(row["usage"])
         self.usd += Decimal(row["usd"])
-        self.calls += row["calls"]
-        self.discarded += row["calls"]
+        self.calls += row.get("calls", 0)
+        self.discarded += row.get("calls", 0)
         self.estimated += row["estimated"]
 
     def _settled(self, row: Mapping[str, Any]) -> None:
         self.results[row["tool_use_id"]] = row
         self._open.pop(row["tool_use_id"], None)
-        if row["spent"] is not None:
-            self._spent(row["spent"])
+        self._spent(row.get("spent") or {})
 
     def _spent(self, spent: Mapping[str, Any]) -> None:
-        self.calls += spent["calls"]
-        self.tokens += spent["tokens"]
-        self.usd += Decimal(spent["usd"])
+        self.calls += spent.get("calls", 0)
+        self.tokens += spent.get("tokens", 0)
+        self.usd += Decimal(spent.get("usd", 0))
 
     def _started(self, row: Mapping[str, Any]) -> None:
         self.started.add(row["tool_use_id"])
@@ -1172,7 +1172,7 @@ class _Book:
 
     def _awaits(self, row: Mapping[str, Any]) -> None:
         self._counted.add(row["tool_use_id"])
-        self._spent(row["spent"])
+        self._spent(row.get("spent") or {})
 
     def _ended(self, _: Mapping[str, Any]) -> None:
         self.ended = True
