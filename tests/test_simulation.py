@@ -136,7 +136,7 @@ def deadline_only_at_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def once(self: RunClock) -> tuple[float, str]:
         at, whose = end(self)
-        return (at if self.time() == self._started else self.time() + 1e6), whose
+        return (at if self.time() == self._began else self.time() + 1e6), whose
 
     monkeypatch.setattr(RunClock, "end", once)
 

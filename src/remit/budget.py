@@ -28,6 +28,7 @@ from remit.messages import Json, Usage, Value
 
 __all__ = [
     "EXACT",
+    "NOTHING",
     "NO_USAGE",
     "ZERO",
     "Amount",
@@ -309,6 +310,9 @@ class Bill(Value, frozen=True):
             self.overshoot.beyond(known.overshoot),
             max(0, self.estimated - known.estimated),
         )
+
+
+NOTHING: Final = Bill()
 
 
 class Spend(Value, frozen=True):

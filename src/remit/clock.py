@@ -43,20 +43,19 @@ class RunClock:
         self.now = now
         self._name = name
         self._limit = limits.seconds
-        self._before = before
         self._hand_back = hand_back
         self._frame = frame
-        self._started = time()
-        self._paused = 0.0
+        self._began = time() - before
+        """When it would have begun, had it been active ever since; a pause moves it."""
         self._pauses = 0
         self._pausing_since = 0.0
         self._calendar_end = (
             float("inf")
             if limits.deadline is None
-            else self._started + (limits.deadline - now()).total_seconds()
+            else time() + (limits.deadline - now()).total_seconds()
         )
         # Of an hour inside a call of a minute, a share of the hour would leave nothing to work in.
-        self._least_kept = _KEPT_SHARE * min(self._limit, max(0, self.calendar_end - self._started))
+        self._least_kept = _KEPT_SHARE * min(self._limit, max(0, self.calendar_end - time()))
 
     @property
     def seconds(self) -> float:
@@ -65,8 +64,7 @@ class RunClock:
 
     @property
     def _active(self) -> float:
-        until = self._pausing_since if self._pauses else self.time()
-        return self._before + until - self._started - self._paused
+        return (self._pausing_since if self._pauses else self.time()) - self._began
 
     @property
     def calendar_end(self) -> float:
@@ -77,7 +75,9 @@ class RunClock:
 
     def end(self) -> tuple[float, str]:
         """When the run is over, and whose clock says so."""
-        own = self.time() + self._limit - self._active
+        own = self._began + self._limit
+        if self._pauses:
+            own += self.time() - self._pausing_since
         if self._frame is not None and self.calendar_end < min(own, self._calendar_end):
             return self.calendar_end, self._frame.whose_time
         return min(own, self._calendar_end), self._name
@@ -102,7 +102,7 @@ class RunClock:
         """Somebody answered."""
         self._pauses -= 1
         if self._pauses == 0:
-            self._paused += self.time() - self._pausing_since
+            self._began += self.time() - self._pausing_since
 
     def utc(self, *, after: float = 0.0) -> datetime:
         """Calendar time, `after` seconds from now."""

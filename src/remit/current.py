@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from remit.budget import EXACT, Amount, Bill, Budget, Exhausted, Limits, Totals
+from remit.budget import EXACT, NOTHING, Amount, Bill, Budget, Exhausted, Limits, Totals
 from remit.events import Listener
 from remit.pending import ConfirmCallback
 from remit.resources import Path
@@ -58,7 +58,7 @@ class Frame:
     _numbered: dict[str, int] = field(default_factory=dict[str, int])
     _unclaimed: Bill = field(init=False)
     """What is recorded and no run inside has been found to have spent yet."""
-    _elsewhere: Bill = field(default_factory=Bill)
+    _elsewhere: Bill = NOTHING
     """What runs of other calls had spent before they went on inside this one."""
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ class Frame:
         """
         earlier = self._accounts.get(run_id)
         known = self._unclaimed if earlier is None else earlier.bill
-        new = bill.beyond(known) if ours else Bill()
+        new = bill.beyond(known) if ours else NOTHING
         # What is charged below comes out of the share, so that must be there too.
         aside = self.budget.reserve(limits.share(bill.beyond(new).spent)) if reserve else None
         if isinstance(aside, Exhausted):
@@ -97,8 +97,8 @@ class Frame:
         account = Budget(name, limits, parent=self.budget, aside=aside)
         if earlier is None:
             self._unclaimed = known.beyond(bill)
-            self._elsewhere += Bill() if ours else bill.beyond(known)
-        if new != Bill():
+            self._elsewhere += NOTHING if ours else bill.beyond(known)
+        if new != NOTHING:
             account.recall(new)
         account.restore(own, bill.spent, overshoot=bill.overshoot, estimated=bill.estimated)
         self._accounts[run_id] = account
@@ -118,7 +118,7 @@ class Frame:
         if not self._accounts:
             return None
         bills = (account.bill for account in self._accounts.values())
-        return sum(bills, Bill()).beyond(self.recorded + self._elsewhere)
+        return sum(bills, NOTHING).beyond(self.recorded + self._elsewhere)
 
     def halt(self, cause: HaltCause | None) -> None:
         """Stop every run inside: those of a detached run are detached too, so that they stay resumable."""

@@ -31,7 +31,8 @@ _LOGGER = logging.getLogger("remit")
 async def drive(run: Run) -> Outcome[Any]:
     """One activation, from wherever the state stands to an outcome."""
     while True:
-        await run.hear()
+        if run.has_mail:
+            await run.hear()
         match plan(run.state, run.room()):
             case Ask() as move:
                 await ask(run, move)

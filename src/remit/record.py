@@ -69,12 +69,17 @@ class Record:
         """Give the lease back."""
         await self.store.release(self._lease)
 
+    @property
+    def has_mail(self) -> bool:
+        """Whether the last commit told of something that nobody has taken."""
+        return self._inbox_max > self._taken
+
     async def inbox(self, *, poll: bool = False) -> Sequence[Posted]:
         """What outsiders left and nobody has taken yet. It counts as taken with the next commit.
 
         `poll`: ask the store even if the last commit told of nothing new.
         """
-        if not poll and self._inbox_max <= self._taken:
+        if not poll and not self.has_mail:
             return ()
         posts = await self.store.inbox(self._lease.run_id, self._taken)
         if posts:

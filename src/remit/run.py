@@ -328,6 +328,11 @@ class Run:
         detaching = self.frame is not None and self.frame.detaching
         self.halt.set("detached" if detaching else "cancelled")
 
+    @property
+    def has_mail(self) -> bool:
+        """Whether anything is there that nobody has heard yet, as far as this process knows."""
+        return bool(self.queue) or self.record.has_mail
+
     async def hear(self, *, poll: bool = False) -> None:
         """Take in what outsiders left for this run; `poll` as in `Record.inbox`."""
         for posted in await self.record.inbox(poll=poll):

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-from remit.budget import ZERO, Amount, Bill, Limits, Tally, Totals
+from remit.budget import NOTHING, ZERO, Amount, Bill, Limits, Tally, Totals
 from remit.errors import JournalError
 from remit.messages import Message, ResultContent, Status, StopReason, Text, ToolUse
 from remit.outcome import Reason
@@ -117,7 +117,7 @@ class CallState:
         """The child run that this call waits for."""
         self.child: str | None = None
         """The child run that it waited for last, whether it still does or goes on."""
-        self.recorded = Bill()
+        self.recorded = NOTHING
         """What the runs inside this call cost, as far as it is in the rows."""
         self.spent = Totals()
         """The same for the call itself. It counts once, however often its body is entered."""
@@ -188,7 +188,7 @@ class RunState:
         """It waits for somebody, or was handed over."""
         self.activations = 1
         self._own = Tally()
-        self._inside = Bill()
+        self._inside = NOTHING
         self._estimated = 0
         self._overshoot = ZERO
         self.seconds = 0.0

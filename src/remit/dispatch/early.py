@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from remit.budget import ZERO, Bill, Totals
+from remit.budget import NOTHING, ZERO, Totals
 from remit.dispatch.gate import MAX_CALLS, Passage
 from remit.messages import ToolUse, Usage
 from remit.rows import Asked, Charged
@@ -81,12 +81,12 @@ class EarlyReads:
             return
         if self._halt is not None:
             self._halt.set("cancelled")
-        spent, children, overshoot = Totals(), Bill(), ZERO
+        spent, children, overshoot = Totals(), NOTHING, ZERO
         for passage, task in self._begun.values():
             await task
             own, inside = passage.bill_discarded()
             spent += own or Totals()
-            children += inside or Bill()
+            children += inside or NOTHING
             overshoot += passage.overshoot
         self._begun = {}
         if spent.calls:
@@ -97,7 +97,7 @@ class EarlyReads:
                     estimated=False,
                     calls=spent.calls,
                     tokens=spent.tokens,
-                    children=None if children == Bill() else children,
+                    children=None if children == NOTHING else children,
                     overshoot=overshoot,
                 )
             )

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from remit.bodies import Ended
-from remit.budget import ZERO, Amount, Bill, Exhausted, Reservation, Totals
+from remit.budget import NOTHING, ZERO, Amount, Bill, Exhausted, Reservation, Totals
 from remit.canonical import arguments_hash, canonical
 from remit.dispatch.approval import approved, ask_person, propose, wanted_by
 from remit.dispatch.execution import Execution
@@ -91,7 +91,8 @@ class Passage:
     def _count_from_here(self) -> None:
         """The call was asked for, or approved, just now: its ceiling counts from here (C7)."""
         self._asked_at = self.run.loop.time()
-        self.until, self._whose_time = self.run.tools_end()
+        self._run_until, self._whose_time = self.run.tools_end()
+        self.until = self._run_until
         if self._asked_at + self._tool.timeout < self.until:
             self.until = self._asked_at + self._tool.timeout
             self._whose_time = self.run.config.name
@@ -266,7 +267,7 @@ class Passage:
     def _reserve(self) -> bool:
         """Take what the call needs from every account up to the root."""
         run = self.run
-        if run.loop.time() >= run.tools_until:
+        if run.loop.time() >= self._run_until:
             self._denied = Limit(Reason.DEADLINE, run.clock.end()[1])
             self._settle(not_run("the time of this task is over"))
             return False
@@ -424,7 +425,7 @@ class Passage:
                 Awaits(
                     self.call.use.id,
                     outcome.run_id,
-                    inside or Bill(),
+                    inside or NOTHING,
                     spent or Totals(),
                     execution.overshoot,
                 )

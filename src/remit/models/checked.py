@@ -44,16 +44,10 @@ def checked_reply(reply: Reply) -> Reply:
 
 def is_usage(value: Any) -> bool:
     """Whether it is a count of tokens that can be charged."""
-    return isinstance(value, Usage) and all(
-        type(count) is int and 0 <= count <= _MOST_TOKENS
-        for count in (
-            value.input,
-            value.cache_read,
-            value.cache_write,
-            value.output,
-            value.reasoning,
-        )
-    )
+    if not isinstance(value, Usage):
+        return False
+    counts = (value.input, value.cache_read, value.cache_write, value.output, value.reasoning)
+    return all(type(count) is int and 0 <= count <= _MOST_TOKENS for count in counts)
 
 
 _MOST_TOKENS = 2**63 - 1  # what a database can hold

@@ -6,6 +6,7 @@ Above `schedule` and the values, below the dispatcher, which alone enters a tool
     signature   what its signature and docstring say
     schema      JSON Schemas: made, read, walked along a value
     arguments   from the text of a call to validated values
+    own_schema  the same for tools that bring their own schema
     call        what the function sees of the call
     toolset     where tools come from
 """

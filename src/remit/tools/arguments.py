@@ -17,7 +17,6 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any, cast
 
-import jsonschema_rs
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
@@ -25,18 +24,15 @@ from remit.canonical import encode, parse_json
 from remit.tools.schema import (
     Node,
     coerced,
-    compile_schema,
     exact,
-    native_number,
     needs_exact,
-    walk,
 )
 
 __all__ = [
     "Arguments",
     "ArgumentsReader",
     "BadArguments",
-    "OwnSchemaReader",
+    "Misfit",
     "SignatureReader",
     "near_matches",
 ]
@@ -73,7 +69,7 @@ class Problem:
     text: str
 
 
-class _Misfit(Exception):
+class Misfit(Exception):
     """The arguments do not fit the schema. It never leaves this module."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -108,18 +104,18 @@ class ArgumentsReader(ABC):
     def _fitted(self, given: dict[str, Any]) -> Arguments | BadArguments:
         try:
             return Arguments(given, self._values(given))
-        except _Misfit as misfit:
+        except Misfit as misfit:
             mended = coerced(self._schema, given)
             if mended is None:
                 return self._refusal(misfit.problems)
         try:
             return Arguments(mended, self._values(mended))
-        except _Misfit as misfit:
+        except Misfit as misfit:
             return self._refusal(misfit.problems)
 
     @abstractmethod
     def _values(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The validated values. Errors: `_Misfit`."""
+        """The validated values. Errors: `Misfit`."""
 
     def _refusal(self, problems: Sequence[Problem]) -> BadArguments:
         lines = [f"Not run: the arguments of {self._tool_name} do not fit."]
@@ -156,9 +152,9 @@ class SignatureReader(ArgumentsReader):
         try:
             return self._validate(encode(form), strict=True, extra="forbid")
         except ValidationError as error:
-            raise _Misfit(self._problems(error)) from None
+            raise Misfit(self._problems(error)) from None
         except Exception as error:  # a validator of the tool's author may raise anything
-            raise _Misfit(
+            raise Misfit(
                 [Problem((), f"a validator failed with {type(error).__name__}")]
             ) from error
 
@@ -172,33 +168,6 @@ class SignatureReader(ArgumentsReader):
                     yield Problem(path, "missing, and required")
                 case _:
                     yield Problem(path, each["msg"])
-
-
-class OwnSchemaReader(ArgumentsReader):
-    """For tools that bring their own schema: `jsonschema_rs` validates."""
-
-    def __init__(self, tool_name: str, schema: dict[str, Any]) -> None:
-        super().__init__(tool_name, schema, schema)
-        self._validator = compile_schema(schema)
-
-    def _values(self, given: dict[str, Any]) -> dict[str, Any]:
-        if not self._validator.is_valid(given):
-            raise _Misfit(self._problems(given))
-        return walk(self._schema, given, native_number)
-
-    def _problems(self, given: dict[str, Any]) -> Iterable[Problem]:
-        for error in self._validator.iter_errors(given):
-            path = tuple(error.instance_path)
-            match error.kind:
-                case (
-                    jsonschema_rs.ValidationErrorKind.AdditionalProperties(unexpected=names)
-                    | jsonschema_rs.ValidationErrorKind.UnevaluatedProperties(unexpected=names)
-                ):
-                    yield from (self._unknown(path, name) for name in names)
-                case jsonschema_rs.ValidationErrorKind.Required(property=name):
-                    yield Problem((*path, name), "missing, and required")
-                case _:
-                    yield Problem(path, error.message)
 
 
 # --- words ---------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 A walk answers one question: which sub-schemas speak about this place in the value? What may be
 coerced there, and in what form a number is handed on, follows from them. A walk never decides
-whether a value is valid: pydantic does for signatures and `jsonschema_rs` for an author's own
+whether a value is valid: pydantic does for signatures and `own_schema` for an author's own
 schema, both in `arguments`, which is above.
 """
 
@@ -14,7 +14,6 @@ from copy import deepcopy
 from decimal import Decimal
 from typing import Any, TypeAlias, cast
 
-import jsonschema_rs
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -26,7 +25,6 @@ __all__ = [
     "Node",
     "SignatureSchema",
     "coerced",
-    "compile_schema",
     "exact",
     "mixes_decimal_and_text",
     "native_number",
@@ -166,21 +164,6 @@ def own_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
     if "additionalProperties" not in schema and "unevaluatedProperties" not in schema:
         schema[closing] = False
     return schema
-
-
-def compile_schema(schema: dict[str, Any]) -> jsonschema_rs.Validator:
-    """A validator for an author's schema. It fetches nothing and repeats no value in its messages.
-
-    Errors: `ConfigurationError` for what is no schema and for references outside of it.
-    """
-    try:
-        return jsonschema_rs.validator_for(schema, offline=True, mask="this")
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        reason = str(error).partition("\n")[0][:300]
-        raise ConfigurationError(
-            f"`parameters` is no JSON Schema that can be used here: {reason}. References must point "
-            "into the schema itself (`#/$defs/...`)"
-        ) from error
 
 
 # --- walking -------------------------------------------------------------------------------------

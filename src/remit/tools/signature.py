@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired, Union, cast, get_args, get_origin
 
-import docstring_parser
 from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic.fields import FieldInfo
@@ -111,12 +110,15 @@ def read_signature(
     `local_names` are the names around its definition, for annotations that are text.
     Errors: `ConfigurationError`, naming the parameter and what to do.
     """
+    import docstring_parser
+
     try:
         parameters = _parameters(function)
     except ValueError as error:
         raise ConfigurationError(
             f"tool {tool_name!r} has no signature that can be read; wrap it in a `def` of your own"
         ) from error
+
     doc = docstring_parser.parse(_docstring(function))
     described = {param.arg_name: param.description for param in doc.params}
     fields: dict[str, Any] = {}

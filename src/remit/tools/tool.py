@@ -30,7 +30,6 @@ from remit.tools.arguments import (
     Arguments,
     ArgumentsReader,
     BadArguments,
-    OwnSchemaReader,
     SignatureReader,
     cut,
 )
@@ -257,6 +256,8 @@ class Tool(Generic[P, R]):
         _check_name(name)
         _check_description(name, description)
         _check_function(f"the handler of tool {name!r}", handler)
+        from remit.tools.own_schema import OwnSchemaReader
+
         schema = own_schema(parameters)
         return Tool(
             handler,
