@@ -272,7 +272,9 @@ class Passage:
             self._settle(not_run("the time of this task is over"))
             return False
         price = Amount(calls=1, tokens=self._tool.tokens, usd=self._tool.usd)
-        reserved = run.reserve_call(price.beyond(self.call.spent.amount))
+        if self._begun:
+            price = price.beyond(self.call.spent.amount)  # what was counted for it already
+        reserved = run.reserve_call(price)
         if isinstance(reserved, Exhausted):
             self._denied = limit_of(reserved)
             self._settle(not_run(OUT_OF[reserved.dimension]))
@@ -475,17 +477,18 @@ class Passage:
         run, call = self.run, self.call
         spent, inside = (None, None) if self._execution is None else self._execution.bill()
         tool = self._tool if self._fits else None
+        told = self._edited_words()
         remembered = tool is not None and tool.deterministic and result.status is Status.OK
         run.record.write(
             Settled(
                 tool_use_id=call.use.id,
-                content=(*self._edited_words(), *result.content),
+                content=(*told, *result.content),
                 is_error=result.status is not Status.OK,
                 status=result.status,
                 spent=spent,
                 children=inside,
                 denied=None if self._denied is None else str(self._denied),
-                memo=self._memo if remembered else None,
+                memo=self._memo if remembered and not told else None,
                 polling=tool is not None and tool.polling,
                 overshoot=self.overshoot,
             )

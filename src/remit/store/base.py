@@ -186,7 +186,8 @@ class Journal(Protocol):
         """Use up a proposal and leave its decision in the run's inbox, in one transaction.
 
         The proposal is named by the hash of its token or by its id. Returns the run's id.
-        Errors: `DecisionError`: unknown, used, expired, or stale where `arguments_hash` is not what was shown.
+        Errors: `DecisionError`: unknown, used, expired, or stale: `arguments_hash` is not what was shown, or the
+        run has ended.
         """
         ...
 

@@ -223,6 +223,9 @@ class MemoryStore:
             raise DecisionError("unknown", "no proposal is known by this token or id")
         if proposal.used:
             raise DecisionError("used", "the proposal has been decided or withdrawn")
+        if self._record(proposal.run_id).status == "ended":
+            # It ended without a word to this proposal: the process died before it was withdrawn.
+            raise DecisionError("stale", "the run that asked has ended")
         return pending_id, proposal
 
     def _use_up(self, proposal: _Proposal) -> None:

@@ -442,6 +442,18 @@ class JournalConformance:
 
         self.run(main())
 
+    def test_nothing_is_decided_for_a_run_that_has_ended(self) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            await journal.create(_new("r"))
+            lease = await _lease(journal)
+            await journal.append(lease, _rows("proposed"), proposals=[_proposal("p")])
+            await journal.append(lease, _rows("ended"), status="ended")
+            await _undecidable(journal, "stale", token_hash=b"token p")
+            await _refused(journal.renew("p", b"fresh"), DecisionError)
+
+        self.run(main())
+
     def test_a_decided_proposal_cannot_be_withdrawn(self) -> None:
         async def main() -> None:
             journal = self.make_journal()
