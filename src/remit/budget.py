@@ -803,8 +803,7 @@ class _Tree:
         self.touched = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Room:
+class _Room(msgspec.Struct, frozen=True, gc=False):
     """Whole numbers, and infinity for no limit, so that the hot path compares and never asks."""
 
     steps: int

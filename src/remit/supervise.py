@@ -258,39 +258,37 @@ def _measured(
     awaitable: Awaitable[Any], on_blocked: Callable[[float], None]
 ) -> Generator[Any, Any, Any]:
     """Await, and time each step between two suspensions."""
-    steps = awaitable.__await__()
-    send: Callable[[], Any] = lambda: next(steps)  # noqa: E731 - replaced at every turn
+    steps: Any = awaitable.__await__()
+    received: Any = None
+    thrown: BaseException | None = None
     while True:
         began = time.perf_counter()
         try:
-            waited_for = send()
+            if thrown is not None:
+                waited_for = _throw(steps, thrown)
+            elif received is None:
+                waited_for = next(steps)
+            else:
+                waited_for = steps.send(received)
         except StopIteration as end:
             return end.value
         finally:
             took = time.perf_counter() - began
             if took > BLOCKING_SECONDS:
                 on_blocked(took)
+        received = thrown = None
         try:
             received = yield waited_for
         except BaseException as error:  # noqa: BLE001 - handed on to the code that waits
-            send = _thrower(steps, error)
-        else:
-            send = _sender(steps, received)
+            thrown = error
 
 
-def _sender(steps: Any, value: Any) -> Callable[[], Any]:
-    return (lambda: next(steps)) if value is None else (lambda: steps.send(value))
-
-
-def _thrower(steps: Any, error: BaseException) -> Callable[[], Any]:
+def _throw(steps: Any, error: BaseException) -> Any:
+    """Raise where the code waits; a plain iterator cannot be told, and ends here."""
     throw = getattr(steps, "throw", None)
-
-    def act() -> Any:
-        if throw is None:
-            raise error
-        return throw(error)
-
-    return act
+    if throw is None:
+        raise error
+    return throw(error)
 
 
 def was_stopped(ending: Ending, halt: Halt | None) -> bool:
