@@ -345,3 +345,13 @@ def test_input_that_is_recorded_while_results_are_owed_takes_its_place_behind_th
     assert not state.unsaid
     state.apply(ANSWER)
     assert state.final
+
+
+def test_what_is_said_after_a_resume_is_never_added_to_what_may_have_been_sent() -> None:
+    """X1: a request may have gone out of which no row tells, so its messages stay as they were."""
+    state = RunState("run", (OPENED,))
+    sent = tuple(state.transcript)
+    state.apply(Activated(LIMITS, NOW.isoformat()))
+    state.apply(Noted("continue", "Go on."))
+    assert tuple(state.transcript)[: len(sent)] == sent
+    assert len(state.transcript) == len(sent) + 1
