@@ -13,9 +13,10 @@ import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+
+import msgspec
 
 from remit.budget import Limits
 from remit.canonical import encode
@@ -57,8 +58,7 @@ _GOES_ON = frozenset({Reason.MODEL_FAILED, Reason.JOURNAL_FAILED, Reason.INTERNA
 _LIMITS = frozenset({*LIMIT_REASONS.values(), Reason.DEADLINE})
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(msgspec.Struct, frozen=True):
     """Where runs are executed and kept."""
 
     store: Journal
@@ -68,8 +68,7 @@ class Host:
     """The call around, for a run inside a tool body."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What a run is asked for."""
 
     prompt: tuple[ResultContent, ...]
@@ -82,8 +81,7 @@ class Request:
     """Set the whole share of a child aside."""
 
 
-@dataclass(frozen=True, slots=True)
-class Activation:
+class Activation(msgspec.Struct, frozen=True):
     """A run that is under way, or over."""
 
     task: asyncio.Task[Outcome[Any]]
@@ -91,8 +89,7 @@ class Activation:
     """None where it was attached to, or had ended before."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Executed:
+class _Executed(msgspec.Struct, frozen=True):
     """A run that this process executes, in whichever thread."""
 
     run: Run

@@ -7,8 +7,9 @@ An event never decides anything and is never the only trace of a failure. `kind`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+import msgspec
 
 __all__ = ["Event", "EventKind", "Listener"]
 
@@ -33,8 +34,7 @@ EventKind: TypeAlias = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """One thing that happened."""
 
     kind: EventKind

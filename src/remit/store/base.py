@@ -9,7 +9,6 @@ this keeps it all in lists of bytes; durable stores implement the same protocol.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
@@ -50,8 +49,7 @@ class StoredRow(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class NewRun:
+class NewRun(msgspec.Struct, frozen=True):
     """A run on its way in."""
 
     run_id: str
@@ -62,8 +60,7 @@ class NewRun:
     """The run inside whose call this one was started."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewProposal:
+class NewProposal(msgspec.Struct, frozen=True):
     """A decision that is asked for."""
 
     pending_id: str
@@ -73,8 +70,7 @@ class NewProposal:
     expires_at: datetime
 
 
-@dataclass(slots=True)
-class Lease:
+class Lease(msgspec.Struct):
     """The right to write to a run. Changed by an acknowledged append only."""
 
     run_id: str
@@ -86,8 +82,7 @@ class Lease:
     """Id of the newest post at that time: beyond `taken`, there is something to hear at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """Somebody else holds the lease."""
 
     owner: str
@@ -102,18 +97,16 @@ class Control(msgspec.Struct, frozen=True):
     """`running` where an append that meant to wait found something in the inbox."""
 
 
-@dataclass(frozen=True, slots=True)
-class Posted:
+class Posted(msgspec.Struct, frozen=True):
     """Something an outsider left for a run."""
 
     id: int
     """Grows within a run; begins at 1."""
     kind: PostKind
-    body: bytes = field(default=b"")
+    body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class RunInfo:
+class RunInfo(msgspec.Struct, frozen=True):
     """What is known of a run without reading its rows."""
 
     run_id: str
