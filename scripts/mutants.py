@@ -177,7 +177,7 @@ def plant(mutant: Mutant, tests: Sequence[str], pristine: Path, copy: Path) -> F
     started = time.monotonic()
     shutil.copytree(pristine, copy)
     applied = subprocess.run(
-        ["git", "apply", "--recount", "--whitespace=nowarn", str(mutant.path)],
+        ["git", "apply", "-C1", "--recount", "--whitespace=nowarn", str(mutant.path)],
         cwd=copy,
         env={**os.environ, "GIT_CEILING_DIRECTORIES": str(copy.parent)},
         capture_output=True,

@@ -46,10 +46,13 @@ async def _carry_all(run: Run, calls: Sequence[CallState], early: Mapping[str, P
     late = [passage for passage in late if not passage.turned_away()]
     await _together([passage.consult for passage in late if passage.must_consult])
     late = _admitted(late)
-    going = sorted([*early.values(), *late], key=lambda passage: passage.call.slot.index)
-    order = schedule([passage.footprint for passage in going])
-    for passage, after in zip(going, order, strict=True):
-        passage.after = tuple(going[index] for index in after)
+    going = late
+    if early:
+        going = sorted([*early.values(), *late], key=lambda passage: passage.call.slot.index)
+    if len(going) > 1:
+        order = schedule([passage.footprint for passage in going])
+        for passage, after in zip(going, order, strict=True):
+            passage.after = tuple(going[index] for index in after)
     await _together([passage.carry for passage in late])
     for passage in early.values():
         await outlasted(passage.finished, until=None, halt=run.halt)

@@ -396,7 +396,7 @@ class Passage:
 
     async def _run(self, execution: Execution) -> Ended | None:
         """Journal the start and run the body. None where it was not entered after all."""
-        failed = await execution.compute()
+        failed = await execution.compute() if self._tool.computed else None
         if isinstance(failed, Raised):
             kind = type(failed.error).__name__
             self._settle(said(f"Error: a value of the host is missing ({kind}).", Status.ERROR))
