@@ -27,7 +27,6 @@ from typing import Any, cast
 from unicodedata import combining
 
 import msgspec
-from pydantic_core import SchemaSerializer, to_jsonable_python
 
 from remit.canonical import encode, well_formed
 from remit.errors import ToolError
@@ -306,7 +305,7 @@ def _plain(value: object) -> Any:  # noqa: C901 - a table of types
     """The value in terms of str, int, float, Decimal, bool, None, list and dict."""
     kind = type(value)
     serializer = getattr(kind, "__pydantic_serializer__", None)
-    if isinstance(serializer, SchemaSerializer):  # a model or a dataclass of pydantic
+    if serializer is not None and _is_pydantics(serializer):
         dumped = serializer.to_python(value, warnings=False)
         if dumped is not value:  # secrets and URLs have a serializer only for their JSON
             return _plain(dumped)
@@ -350,7 +349,16 @@ def _plain(value: object) -> Any:  # noqa: C901 - a table of types
             return _plain(cast("Any", value).tolist())
         case _:
             # UUIDs, addresses, durations, patterns, secrets and the like.
+            from pydantic_core import to_jsonable_python  # only here, for it is slow to import
+
             return to_jsonable_python(value)
+
+
+def _is_pydantics(serializer: object) -> bool:
+    """Whether a class is a model or a dataclass of pydantic, which is then imported already."""
+    from pydantic_core import SchemaSerializer
+
+    return isinstance(serializer, SchemaSerializer)
 
 
 def _not_finite(value: Decimal) -> str:

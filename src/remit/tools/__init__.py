@@ -3,7 +3,9 @@
 Above `schedule` and the values, below the dispatcher, which alone enters a tool's function.
 
     tool        `@tool`, `Tool`: the described function
-    signature   what its signature and docstring say
+    functions   functions as they are
+    signature   what a signature and a docstring say, and how its arguments are validated
+    computed    parameters that the host fills
     schema      JSON Schemas: made, read, walked along a value
     arguments   from the text of a call to validated values
     own_schema  the same for tools that bring their own schema
@@ -13,7 +15,7 @@ Above `schedule` and the values, below the dispatcher, which alone enters a tool
 
 from remit.tools.arguments import Arguments, BadArguments, near_matches
 from remit.tools.call import Call
-from remit.tools.signature import Computed, ComputedParameter
+from remit.tools.computed import Computed, ComputedParameter
 from remit.tools.tool import Effect, Reconciler, Tool, tool
 from remit.tools.toolset import StaticTools, Toolset, resolve
 

@@ -18,14 +18,11 @@ from itertools import islice
 from typing import Any, cast
 
 import msgspec
-from pydantic import TypeAdapter, ValidationError
 
-from remit.canonical import encode, parse_json
+from remit.canonical import parse_json
 from remit.tools.schema import (
     Node,
     coerced,
-    exact,
-    needs_exact,
 )
 
 __all__ = [
@@ -33,7 +30,7 @@ __all__ = [
     "ArgumentsReader",
     "BadArguments",
     "Misfit",
-    "SignatureReader",
+    "Problem",
     "near_matches",
 ]
 
@@ -131,43 +128,6 @@ class ArgumentsReader(ABC):
         close = near_matches(name, self._parameters["properties"]) if not path else []
         meant = f"; did you mean {' or '.join(close)}?" if close else ""
         return Problem((*path, name), f"unknown name{meant}")
-
-
-class SignatureReader(ArgumentsReader):
-    """For functions: pydantic validates, strictly, in the form that JSON has."""
-
-    def __init__(
-        self,
-        tool_name: str,
-        schema: Node,
-        parameters: Mapping[str, Any],
-        adapter: TypeAdapter[dict[str, Any]],
-    ) -> None:
-        super().__init__(tool_name, schema, parameters)
-        self._validate = adapter.validator.validate_json
-        self._needs_exact = needs_exact(schema)
-
-    def _values(self, given: dict[str, Any]) -> dict[str, Any]:
-        form = exact(self._schema, given) if self._needs_exact else given
-        try:
-            return self._validate(encode(form), strict=True, extra="forbid")
-        except ValidationError as error:
-            raise Misfit(self._problems(error)) from None
-        except Exception as error:  # a validator of the tool's author may raise anything
-            raise Misfit(
-                [Problem((), f"a validator failed with {type(error).__name__}")]
-            ) from error
-
-    def _problems(self, error: ValidationError) -> Iterable[Problem]:
-        for each in error.errors(include_url=False, include_context=False, include_input=False):
-            path = each["loc"]
-            match each["type"]:
-                case "extra_forbidden" | "unexpected_keyword_argument":
-                    yield self._unknown(path[:-1], str(path[-1]))
-                case "missing":
-                    yield Problem(path, "missing, and required")
-                case _:
-                    yield Problem(path, each["msg"])
 
 
 # --- words ---------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 A walk answers one question: which sub-schemas speak about this place in the value? What may be
 coerced there, and in what form a number is handed on, follows from them. A walk never decides
 whether a value is valid: pydantic does for signatures and `own_schema` for an author's own
-schema, both in `arguments`, which is above.
+schema, both above.
 """
 
 from __future__ import annotations
@@ -14,18 +14,16 @@ from copy import deepcopy
 from decimal import Decimal
 from typing import Any, TypeAlias, cast
 
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
-
 from remit.canonical import parse_json
 from remit.errors import ConfigurationError
 
 __all__ = [
+    "EXACT_MARK",
     "Leaf",
     "Node",
-    "SignatureSchema",
     "coerced",
     "exact",
+    "json_types",
     "mixes_decimal_and_text",
     "native_number",
     "needs_exact",
@@ -40,7 +38,7 @@ Node: TypeAlias = "Mapping[str, Any]"
 Leaf: TypeAlias = Callable[[list[Node], Any], Any]
 """What becomes of a value that is no container, given the sub-schemas that speak about it."""
 
-_EXACT = "x-remit-exact"
+EXACT_MARK = "x-remit-exact"
 """Marks where pydantic reads more than the schema says, or fewer digits; never published."""
 _NOTHING: Node = {"not": {}}
 _MAPS_OF_SCHEMAS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
@@ -51,36 +49,6 @@ _SPEAKING = frozenset({"type", "enum", "const", "properties", "additionalPropert
 _ALL_TYPES = {"null", "boolean", "string", "integer", "number", "array", "object"}
 _MAX_NODES = 64
 """How many nodes behind references and unions are looked at; schemas may refer to themselves."""
-
-
-class SignatureSchema(GenerateJsonSchema):
-    """pydantic's generator, except that a `Decimal` is a number.
-
-    pydantic offers "a number, or a string of this pattern", which costs the model tokens and gains
-    nothing: a string of digits is coerced here anyway, and digits are kept in both forms.
-    Literals and enums are marked because pydantic takes `true` for 1 in them.
-    """
-
-    # A default that is no JSON (an object, say) is left out of the schema without a warning.
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - inherited
-
-    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
-        branches = super().decimal_schema(schema)["anyOf"]
-        number = next(branch for branch in branches if branch["type"] == "number")
-        return {**number, _EXACT: True}
-
-    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
-        return _marked_if_numeric(super().literal_schema(schema))
-
-    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
-        return _marked_if_numeric(super().enum_schema(schema))
-
-    def encode_default(self, dft: Any) -> Any:
-        return native_number([], dft) if isinstance(dft, Decimal) else super().encode_default(dft)
-
-
-def _marked_if_numeric(schema: JsonSchemaValue) -> JsonSchemaValue:
-    return schema if _types(schema) <= {"string", "null"} else {**schema, _EXACT: True}
 
 
 def tidied(schema: Node) -> dict[str, Any]:
@@ -108,7 +76,7 @@ def published(schema: Any) -> Any:
     """The schema as the model sees it: without marks."""
     if isinstance(schema, Mapping):
         members = cast("Node", schema)
-        return {name: published(part) for name, part in members.items() if name != _EXACT}
+        return {name: published(part) for name, part in members.items() if name != EXACT_MARK}
     if isinstance(schema, list):
         return list(map(published, cast("list[Any]", schema)))
     return schema
@@ -116,14 +84,14 @@ def published(schema: Any) -> Any:
 
 def needs_exact(schema: Node) -> bool:
     """Whether `exact` has anything to do for a value of this schema."""
-    return any(_EXACT in part for part in _parts(schema))
+    return any(EXACT_MARK in part for part in _parts(schema))
 
 
 def mixes_decimal_and_text(root: Node, schema: Node) -> bool:
     """Whether a union in it offers a `Decimal` and text for one value: pydantic confuses the two."""
     unions = [_expanded(root, [part]) for part in _parts(schema) if "anyOf" in part]
     return any(
-        any(_EXACT in node and "number" in _types(node) for node in union)
+        any(EXACT_MARK in node and "number" in json_types(node) for node in union)
         and _admits(union, "string")
         for union in unions
     )
@@ -185,7 +153,7 @@ def _walk(root: Node, nodes: list[Node], value: Any, leaf: Leaf) -> Any:
         }
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        nodes = [node for node in nodes if "array" in _types(node)]
+        nodes = [node for node in nodes if "array" in json_types(node)]
         return [
             _walk(root, [_item(node, index) for node in nodes], item, leaf)
             for index, item in enumerate(items)
@@ -257,7 +225,7 @@ def _item(node: Node, index: int) -> Node:
 def _describes(node: Node, members: Mapping[str, Any]) -> bool:
     """Whether an object can be meant by this branch of a union, by its names and constants."""
     return (
-        "object" in _types(node)
+        "object" in json_types(node)
         and all(name in members for name in node.get("required", ()))
         and all(
             part is not _NOTHING and ("const" not in part or part["const"] == member)
@@ -266,7 +234,7 @@ def _describes(node: Node, members: Mapping[str, Any]) -> bool:
     )
 
 
-def _types(node: Node) -> set[str]:
+def json_types(node: Node) -> set[str]:
     """The JSON types that a node names, read from its values where it names none."""
     if "type" in node:
         named = node["type"]
@@ -299,7 +267,7 @@ def _json_type(value: object) -> str:
 def _admits(nodes: list[Node], type_name: str) -> bool:
     return any(
         type_name in types or (type_name == "integer" and "number" in types)
-        for types in map(_types, nodes)
+        for types in map(json_types, nodes)
     )
 
 
@@ -343,7 +311,7 @@ def exact(root: Node, value: Any) -> Any:
     """
 
     def leaf(nodes: list[Node], found: Any) -> Any:
-        if not any(_EXACT in node for node in nodes):
+        if not any(EXACT_MARK in node for node in nodes):
             return found
         if not _admits(nodes, _json_type(found)):
             return ""

@@ -2,88 +2,86 @@
 
 Reads, once and at definition, which parameters the model fills, which the host fills (`Computed`),
 which one receives the `Call`, and how all of it is described. Everything that cannot work is refused
-here, by the name of the parameter. Not here: validation of a call's arguments (`arguments`, above)
-and the options of the decorator (`tool`).
+here, by the name of the parameter; and how arguments are validated against it. All of pydantic is behind
+this module, which is imported when the first tool is defined: it is a third of the time that importing remit would
+take. Not here: the options of the decorator (`tool`).
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
 import types
 import typing
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, NotRequired, Union, cast, get_args, get_origin
 
-from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter
+import docstring_parser
+from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 from typing_extensions import TypedDict  # pydantic refuses that of `typing` before 3.12
 
+from remit.canonical import encode
 from remit.errors import ConfigurationError
+from remit.tools.arguments import ArgumentsReader, Misfit, Problem
 from remit.tools.call import Call
-from remit.tools.schema import Node, SignatureSchema, mixes_decimal_and_text, tidied
+from remit.tools.computed import Computed, ComputedParameter
+from remit.tools.functions import (
+    docstring_of,
+    is_async,
+    named_parameters,
+    remaining_parameters,
+    required_parameters,
+    unwrapped,
+)
+from remit.tools.schema import (
+    EXACT_MARK,
+    Node,
+    exact,
+    json_types,
+    mixes_decimal_and_text,
+    native_number,
+    needs_exact,
+    tidied,
+)
 
-__all__ = [
-    "Computed",
-    "ComputedParameter",
-    "Signature",
-    "collected",
-    "is_async",
-    "is_method",
-    "named_parameters",
-    "names_around",
-    "read_handler",
-    "read_signature",
-    "required_parameters",
-]
+__all__ = ["Signature", "SignatureReader", "SignatureSchema", "read_handler", "read_signature"]
 
 _KEPT_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """Marks a parameter that the host fills: `Annotated[date, remit.Computed(date.today)]`.
+class SignatureSchema(GenerateJsonSchema):
+    """pydantic's generator, except that a `Decimal` is a number.
 
-    The model never sees it, and naming it is refused as any unknown name. It is evaluated once for a
-    call and kept in the journal, so that a resumed call gets the same value.
+    pydantic offers "a number, or a string of this pattern", which costs the model tokens and gains
+    nothing: a string of digits is coerced here anyway, and digits are kept in both forms.
+    Literals and enums are marked because pydantic takes `true` for 1 in them.
     """
 
-    fn: Callable[..., Any]
-    """Takes nothing, or the `Call`; sync (then quick, it runs on the event loop) or async."""
-    secret: bool = False
-    """True: not written to the journal, any object is allowed, and a resumed call evaluates it anew."""
+    # A default that is no JSON (an object, say) is left out of the schema without a warning.
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - inherited
 
-    def __post_init__(self) -> None:
-        """Errors: `ConfigurationError` for what is no function."""
-        if not callable(self.fn):
-            raise ConfigurationError(
-                f"Computed({self.fn!r}) computes nothing: it takes a function of nothing or of the Call"
-            )
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        branches = super().decimal_schema(schema)["anyOf"]
+        number = next(branch for branch in branches if branch["type"] == "number")
+        return {**number, EXACT_MARK: True}
+
+    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        return _marked_if_numeric(super().literal_schema(schema))
+
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        return _marked_if_numeric(super().enum_schema(schema))
+
+    def encode_default(self, dft: Any) -> Any:
+        return native_number([], dft) if isinstance(dft, Decimal) else super().encode_default(dft)
 
 
-@dataclass(frozen=True, slots=True)
-class ComputedParameter:
-    """One parameter that the host fills."""
-
-    name: str
-    fn: Callable[..., Any]
-    takes_call: bool
-    is_async: bool
-    secret: bool
-    adapter: TypeAdapter[Any] | None
-    """Between the Python value and its JSON form; None for a secret, which has none."""
-
-    def to_json(self, value: Any) -> Any:
-        """The form of the journal. Errors: `ValueError` for a value of the wrong type."""
-        if self.adapter is None:
-            return value
-        return self.adapter.dump_python(self.adapter.validate_python(value), mode="json")
-
-    def from_json(self, value: Any) -> Any:
-        """What the function receives."""
-        return value if self.adapter is None else self.adapter.validate_python(value)
+def _marked_if_numeric(schema: JsonSchemaValue) -> JsonSchemaValue:
+    return schema if json_types(schema) <= {"string", "null"} else {**schema, EXACT_MARK: True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +108,14 @@ def read_signature(
     `local_names` are the names around its definition, for annotations that are text.
     Errors: `ConfigurationError`, naming the parameter and what to do.
     """
-    import docstring_parser
-
     try:
-        parameters = _parameters(function)
+        parameters = remaining_parameters(function)
     except ValueError as error:
         raise ConfigurationError(
             f"tool {tool_name!r} has no signature that can be read; wrap it in a `def` of your own"
         ) from error
 
-    doc = docstring_parser.parse(_docstring(function))
+    doc = docstring_parser.parse(docstring_of(function))
     described = {param.arg_name: param.description for param in doc.params}
     fields: dict[str, Any] = {}
     computed: list[ComputedParameter] = []
@@ -174,99 +170,7 @@ def read_handler(
     return call_parameter
 
 
-def names_around(frame: types.FrameType | None) -> Mapping[str, Any]:
-    """The local names where a tool is defined; annotations may be text, and mean them."""
-    return {} if frame is None or frame.f_back is None else frame.f_back.f_locals
-
-
-# --- functions -----------------------------------------------------------------------------------
-
-
-def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function inside partials and static methods; `__call__` of a callable object."""
-    while isinstance(function, functools.partial):
-        function = cast("functools.partial[Any]", function).func
-    function = inspect.unwrap(function)
-    return function if inspect.isroutine(function) else type(function).__call__
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it makes a coroutine or an asynchronous generator.
-
-    A decorator may hide either layer: a plain wrapper around an `async def` hands its coroutine on.
-    """
-    outer: Any = function
-    while isinstance(outer, functools.partial):
-        outer = outer.func
-    layers: tuple[Any, ...] = (outer, _unwrapped(function))
-    return any(map(inspect.iscoroutinefunction, layers)) or inspect.isasyncgenfunction(layers[1])
-
-
-def is_method(function: Callable[..., Any]) -> bool:
-    """Whether it stands in the body of a class and still waits for its instance."""
-    if not inspect.isfunction(function):
-        return False
-    scope = function.__qualname__.rpartition(".")[0]
-    parameters = list(inspect.signature(function).parameters.values())
-    return (
-        bool(scope)
-        and not scope.endswith("<locals>")
-        and bool(parameters)
-        and (parameters[0].name == "self" or parameters[0].annotation is parameters[0].empty)
-    )
-
-
-def named_parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """What a call by keyword may fill, without the instance of a method."""
-    try:
-        parameters = _parameters(function)
-    except ValueError:  # a builtin that keeps its signature to itself, such as `date.today`
-        return {}
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {each.name: each for each in parameters if each.kind not in variable}
-
-
-def required_parameters(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of the parameters without a default."""
-    parameters = named_parameters(function).values()
-    return tuple(each.name for each in parameters if each.default is each.empty)
-
-
-def collected(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A generator as a function that returns the list of what it yields; others as they are."""
-    inner = _unwrapped(function)
-    if inspect.isasyncgenfunction(inner):
-
-        async def collect_async(**arguments: Any) -> list[Any]:
-            items = cast("AsyncIterator[Any]", function(**arguments))
-            return [item async for item in items]
-
-        return collect_async
-    if inspect.isgeneratorfunction(inner):
-
-        def collect(**arguments: Any) -> list[Any]:
-            return list(cast("Iterator[Any]", function(**arguments)))
-
-        return collect
-    return function
-
-
-def _docstring(function: Callable[..., Any]) -> str:
-    return inspect.getdoc(_unwrapped(function)) or ""
-
-
 # --- parameters ----------------------------------------------------------------------------------
-
-
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """What remains to be filled: without the instance, and without what a partial has fixed."""
-    parameters = list(inspect.signature(function).parameters.values())
-    if is_method(function):
-        parameters = parameters[1:]
-    if isinstance(function, functools.partial):
-        fixed = cast("functools.partial[Any]", function).keywords
-        parameters = [each for each in parameters if each.name not in fixed]
-    return parameters
 
 
 def _annotation(
@@ -290,7 +194,7 @@ def _annotation(
             f"Write `{parameter.name}: str`, or whatever it is"
         )
     holder = types.SimpleNamespace(__annotations__={"it": parameter.annotation})
-    module_names = getattr(_unwrapped(function), "__globals__", {})
+    module_names = getattr(unwrapped(function), "__globals__", {})
     try:
         return typing.get_type_hints(holder, module_names, dict(local_names), include_extras=True)[
             "it"
@@ -411,3 +315,43 @@ def _refuse_ambiguity(schema: Node, tool_name: str) -> None:
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0]
+
+
+# --- reading arguments ---------------------------------------------------------------------------
+
+
+class SignatureReader(ArgumentsReader):
+    """For functions: pydantic validates, strictly, in the form that JSON has."""
+
+    def __init__(
+        self,
+        tool_name: str,
+        schema: Node,
+        parameters: Mapping[str, Any],
+        adapter: TypeAdapter[dict[str, Any]],
+    ) -> None:
+        super().__init__(tool_name, schema, parameters)
+        self._validate = adapter.validator.validate_json
+        self._needs_exact = needs_exact(schema)
+
+    def _values(self, given: dict[str, Any]) -> dict[str, Any]:
+        form = exact(self._schema, given) if self._needs_exact else given
+        try:
+            return self._validate(encode(form), strict=True, extra="forbid")
+        except ValidationError as error:
+            raise Misfit(self._problems(error)) from None
+        except Exception as error:  # a validator of the tool's author may raise anything
+            raise Misfit(
+                [Problem((), f"a validator failed with {type(error).__name__}")]
+            ) from error
+
+    def _problems(self, error: ValidationError) -> Iterable[Problem]:
+        for each in error.errors(include_url=False, include_context=False, include_input=False):
+            path = each["loc"]
+            match each["type"]:
+                case "extra_forbidden" | "unexpected_keyword_argument":
+                    yield self._unknown(path[:-1], str(path[-1]))
+                case "missing":
+                    yield Problem(path, "missing, and required")
+                case _:
+                    yield Problem(path, each["msg"])

@@ -20,8 +20,6 @@ from decimal import Decimal, InvalidOperation
 from enum import Enum, StrEnum
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeAlias, TypeVar, cast, overload
 
-from pydantic_core import to_json
-
 from remit.canonical import canonical
 from remit.errors import ConfigurationError
 from remit.models.base import ToolSpec
@@ -30,22 +28,19 @@ from remit.tools.arguments import (
     Arguments,
     ArgumentsReader,
     BadArguments,
-    SignatureReader,
     cut,
 )
 from remit.tools.call import Call
-from remit.tools.schema import own_schema, published
-from remit.tools.signature import (
-    ComputedParameter,
+from remit.tools.computed import ComputedParameter
+from remit.tools.functions import (
     collected,
     is_async,
     is_method,
     named_parameters,
     names_around,
-    read_handler,
-    read_signature,
     required_parameters,
 )
+from remit.tools.schema import own_schema, published
 
 __all__ = ["Effect", "EffectName", "Reconciler", "Tool", "tool"]
 
@@ -257,6 +252,7 @@ class Tool(Generic[P, R]):
         _check_description(name, description)
         _check_function(f"the handler of tool {name!r}", handler)
         from remit.tools.own_schema import OwnSchemaReader
+        from remit.tools.signature import read_handler
 
         schema = own_schema(parameters)
         return Tool(
@@ -463,6 +459,8 @@ def tool(
             expires=expires,
             errors=errors,
         )
+        from remit.tools.signature import SignatureReader, read_signature
+
         signature = read_signature(function, tool_name, local_names)
         parameters = published(signature.schema)
         return Tool(
@@ -700,4 +698,6 @@ def _shown(value: Any) -> str:
         return str(value)
     if isinstance(value, str):
         return cut(json.dumps(value, ensure_ascii=False), _MAX_VALUE_CHARS)
+    from pydantic_core import to_json
+
     return cut(to_json(value, serialize_unknown=True).decode(), _MAX_VALUE_CHARS)
