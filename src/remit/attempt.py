@@ -118,7 +118,7 @@ class Attempt:
                 case BlockDone(block):
                     self._complete(checked_block(block))
                 case Reply():
-                    reply = checked_reply(chunk)
+                    reply = checked_reply(chunk, self._blocks)
                 case _:
                     raise ModelProtocolError(f"a stream holds no {type(chunk).__name__}")
         return reply

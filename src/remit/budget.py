@@ -490,8 +490,7 @@ class Budget:
         nothing but the closing call can start.
         """
         with self._account.tree.lock:
-            self._account.held = amount
-            self._account.measure()
+            self._account.keep(amount)
 
     def left(self, *, held: bool = False) -> Left:
         """What a new reservation could get through the whole path; `held` as in `reserve`."""
@@ -625,7 +624,7 @@ class _Account:
 
     def measure(self) -> None:
         """Work out how far what is taken may go: for everything, and for the closing call."""
-        limits, held = self.limits, self.held
+        limits = self.limits
         steps, tokens = limits.steps, limits.tokens
         calls = math.inf if limits.calls is None else limits.calls
         usd = _BOUNDLESS if limits.usd is None else limits.usd
@@ -635,11 +634,16 @@ class _Account:
             calls = min(calls, covered.calls) if self.shares_calls else calls
             usd = min(usd, covered.usd) if self.shares_usd else usd
         self.closing_room = _Room(steps, calls, tokens, usd)
+        self.keep(self.held)
+
+    def keep(self, held: Amount) -> None:
+        """Keep this much from everything but the closing call."""
+        self.held, room = held, self.closing_room
         self.room = _Room(
-            steps - held.steps,
-            calls - held.calls,
-            tokens - held.tokens,
-            EXACT.subtract(usd, held.usd),
+            room.steps - held.steps,
+            room.calls - held.calls,
+            room.tokens - held.tokens,
+            EXACT.subtract(room.usd, held.usd) if held.usd else room.usd,
         )
 
     def lack(self, amount: Amount, held: bool) -> Exhausted | None:

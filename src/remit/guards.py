@@ -50,9 +50,7 @@ class Guards:
         for task in tuple(self._tasks):
             if not await arrived(task, until=until, halt=halt):
                 return False
-            self._hear(
-                task
-            )  # its callback may be due at this very turn of the event loop, behind us
+            self._hear(task)  # its callback may be due at this very turn, behind us
         return halt.cause is None
 
     async def dismiss(self, grace: float) -> None:

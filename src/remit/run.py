@@ -433,6 +433,8 @@ class Run:
 
     async def hear_guards(self) -> None:
         """Nothing that the model said counts before the guards of its call have passed it."""
+        if not self.guards.open:
+            return
         passed = await self.guards.passed(until=self.clock.ends_at, halt=self.halt)
         if not passed and self.halt.cause is None:
             self.record.write(Vetoed("a guard did not answer in time"))

@@ -143,8 +143,12 @@ class Waiter(asyncio.Future[None]):
     was waited for. A cancel that is asked for again and again, as cancel scopes do, wakes nobody.
     """
 
-    def __init__(self, on_cancel: Callable[[], None] | None) -> None:
-        super().__init__(loop=asyncio.get_running_loop())
+    def __init__(
+        self,
+        on_cancel: Callable[[], None] | None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(loop=loop or asyncio.get_running_loop())
         self.asked = False
         """Whether a cancellation came."""
         self._message: Any | None = None
@@ -186,7 +190,7 @@ async def arrived(
         until is not None and until <= loop.time()
     ):
         return False
-    waiter = Waiter(None if halt is None else halt.cancel)
+    waiter = Waiter(None if halt is None else halt.cancel, loop)
     wake = waiter.wake
     timer = loop.call_at(until, wake) if halt is None and until is not None else None
     future.add_done_callback(wake)

@@ -114,8 +114,9 @@ def _closing_words(run: Run, call: CallState) -> Settled:
 
 async def _together(acts: Sequence[Callable[[], Awaitable[None]]]) -> None:
     """Do them all at the same time and to the end, then report the first failure."""
-    if len(acts) == 1:
-        await acts[0]()
+    if len(acts) <= 1:
+        for act in acts:
+            await act()
         return
     ends = await asyncio.gather(*(act() for act in acts), return_exceptions=True)
     for end in ends:

@@ -6,6 +6,7 @@ A model is foreign code: what it yields is looked at before anything is built on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -24,13 +25,17 @@ def checked_block(block: Any) -> Block:
             raise ModelProtocolError(f"it said a {type(block).__name__} that no reply can hold")
 
 
-def checked_reply(reply: Reply) -> Reply:
-    """A reply whose every part is what its type says. Errors: `ModelProtocolError`."""
+def checked_reply(reply: Reply, seen: Sequence[Block] = ()) -> Reply:
+    """A reply whose every part is what its type says; `seen` are blocks that were checked before.
+
+    Errors: `ModelProtocolError`.
+    """
     usage = reply.usage if is_usage(reply.usage) else None
     match reply:
         case Reply(Message("assistant", tuple(content)), StopReason()):
-            for block in content:
-                checked_block(block)
+            for index, block in enumerate(content):
+                if index >= len(seen) or block is not seen[index]:
+                    checked_block(block)
         case _:
             raise ModelProtocolError(
                 "the reply is no message of the assistant with a StopReason", usage=usage
