@@ -7,7 +7,7 @@ order in which it counts.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 import msgspec
@@ -30,7 +30,8 @@ EMPTIES_ALLOWED = 2
 class Room(msgspec.Struct, frozen=True):
     """What surrounds the state at this instant: everything that `plan` may know beside it."""
 
-    now: datetime
+    now: datetime = datetime.min.replace(tzinfo=UTC)
+    """Calendar time. It is read while calls are open, and nothing can expire between turns."""
     limit: Limit | None = None
     """What keeps a further step, and the hand-back after it, from being begun."""
     closing: bool = True

@@ -181,9 +181,14 @@ class Run:
 
     def room(self) -> Room:
         """What there is room for at this instant."""
-        limit = None if self.state.calls else self._limit()
+        if self.state.calls:
+            return Room(
+                now=self.config.now(),
+                cancelled=self.halt.cause == "cancelled",
+                detached=self.halt.cause == "detached",
+            )
+        limit = self._limit()
         return Room(
-            self.config.now(),
             limit=limit,
             closing=limit is None or self._closing_fits(),
             cancelled=self.halt.cause == "cancelled",

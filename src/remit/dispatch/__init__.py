@@ -65,7 +65,7 @@ def _admitted(passages: Sequence[Passage]) -> list[Passage]:
     for passage in passages:
         if passage.result is not None:
             continue
-        if any(shares(passage.footprint, other) for other in held_up):
+        if held_up and any(shares(passage.footprint, other) for other in held_up):
             held_up.append(passage.footprint)
         elif passage.admit():
             admitted.append(passage)

@@ -109,10 +109,13 @@ class Execution:
         self._computed = {**ending.value, **known}
         return None
 
+    @property
+    def leaves_a_trace(self) -> bool:
+        """Whether its start is journaled: of an effect always, of a read only with what was computed."""
+        return self._tool.effect is not Effect.READ or bool(self._computed)
+
     async def start(self) -> None:
         """Journal the start. Durable on return, for everything but a read. Errors: `JournalError`."""
-        if self._tool.effect is Effect.READ and not self._computed:
-            return
         secret = {parameter.name for parameter in self._tool.computed if parameter.secret}
         shown = {name: value for name, value in self._computed.items() if name not in secret}
         tool = self._tool

@@ -401,7 +401,7 @@ class Passage:
             kind = type(failed.error).__name__
             self._settle(said(f"Error: a value of the host is missing ({kind}).", Status.ERROR))
             return None
-        if self._halt.cause is None:
+        if self._halt.cause is None and execution.leaves_a_trace:
             await execution.start()
         if self._halt.cause is not None or self.run.loop.time() >= self.until:
             return None
