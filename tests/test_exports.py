@@ -21,12 +21,25 @@ MODULES = [
 
 
 def test_everything_that_the_package_offers_is_listed_and_there() -> None:
+    assert [name for name in remit.__all__ if not hasattr(remit, name)] == []
     offered = {
         name
         for name, value in vars(remit).items()
         if not name.startswith("_") and not isinstance(value, ModuleType)
     }
-    assert offered - {"annotations"} == set(remit.__all__)
+    assert offered - {"annotations", "TYPE_CHECKING", "Any"} == set(remit.__all__)
+    assert set(remit.__all__) <= set(dir(remit))
+
+
+def test_nothing_is_loaded_before_it_is_used() -> None:
+    """The version and a tab completion are answered without the loop."""
+    script = (
+        "import sys, remit; print(*[name for name in sys.modules if name.startswith('remit.')])"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout.split() == []
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
@@ -48,7 +61,7 @@ def test_every_name_that_the_readme_uses_is_offered() -> None:
 
 def test_importing_remit_loads_no_transport_no_database_and_no_test_kit() -> None:
     """An import costs every user, so what only some of them need is loaded when it is used."""
-    script = "import sys, remit; print('\\n'.join(sys.modules))"
+    script = "import sys, remit; remit.Remit; print('\\n'.join(sys.modules))"
     loaded = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout.split()

@@ -4,46 +4,51 @@ A *remit* is what you delegate and the limits you delegate it under: the model p
 enforces. Begin with `Remit`, `tool` and `Limits`; an `Outcome` tells how a run ended.
 """
 
-import logging
+from __future__ import annotations
 
-from remit.budget import Amount, Limits, Spend, Totals
-from remit.errors import (
-    ConfigurationError,
-    DecisionError,
-    Fenced,
-    JournalError,
-    ModelError,
-    ModelProtocolError,
-    ModelRejected,
-    ModelUnavailable,
-    RemitError,
-    RunBusy,
-    SessionBusy,
-    ToolError,
-    TranscriptError,
-    Unfinished,
-)
-from remit.events import Event
-from remit.live import Live
-from remit.messages import (
-    Media,
-    Message,
-    Opaque,
-    Reply,
-    Status,
-    StopReason,
-    Text,
-    ToolResult,
-    ToolUse,
-    Usage,
-)
-from remit.models.base import Model, ModelProfile, Price, Settings
-from remit.outcome import Outcome, Reason
-from remit.pending import Allow, Confirm, Decision, Pending, PolicyRequest, Refuse, Veto
-from remit.remit import Remit, Runtime
-from remit.store.memory import MemoryStore
-from remit.tools import Call, Computed, Effect, Tool, Toolset, tool
-from remit.transcript import Transcript
+import importlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from remit.budget import Amount, Limits, Spend, Totals
+    from remit.errors import (
+        ConfigurationError,
+        DecisionError,
+        Fenced,
+        JournalError,
+        ModelError,
+        ModelProtocolError,
+        ModelRejected,
+        ModelUnavailable,
+        RemitError,
+        RunBusy,
+        SessionBusy,
+        ToolError,
+        TranscriptError,
+        Unfinished,
+    )
+    from remit.events import Event
+    from remit.live import Live
+    from remit.messages import (
+        Media,
+        Message,
+        Opaque,
+        Reply,
+        Status,
+        StopReason,
+        Text,
+        ToolResult,
+        ToolUse,
+        Usage,
+    )
+    from remit.models.base import Model, ModelProfile, Price, Settings
+    from remit.outcome import Outcome, Reason
+    from remit.pending import Allow, Confirm, Decision, Pending, PolicyRequest, Refuse, Veto
+    from remit.remit import Remit, Runtime
+    from remit.store.memory import MemoryStore
+    from remit.tools import Call, Computed, Effect, Tool, Toolset, tool
+    from remit.transcript import Transcript
 
 __all__ = [
     "Allow",
@@ -101,4 +106,38 @@ __all__ = [
     "tool",
 ]
 
+__version__ = "0.1.0"
+
+_HOMES = {
+    "remit.budget": "Amount Limits Spend Totals",
+    "remit.errors": "ConfigurationError DecisionError Fenced JournalError ModelError ModelProtocolError ModelRejected ModelUnavailable RemitError RunBusy SessionBusy ToolError TranscriptError Unfinished",
+    "remit.events": "Event",
+    "remit.live": "Live",
+    "remit.messages": "Media Message Opaque Reply Status StopReason Text ToolResult ToolUse Usage",
+    "remit.models.base": "Model ModelProfile Price Settings",
+    "remit.outcome": "Outcome Reason",
+    "remit.pending": "Allow Confirm Decision Pending PolicyRequest Refuse Veto",
+    "remit.remit": "Remit Runtime",
+    "remit.store.memory": "MemoryStore",
+    "remit.tools": "Call Computed Effect Tool Toolset tool",
+    "remit.transcript": "Transcript",
+}
+"""Where each name lives. What is imported is loaded when it is first used: `remit --version` and a tab
+completion should not wait for a loop that they do not run."""
+
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+
 logging.getLogger("remit").addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use (PEP 562)."""
+    module = _HOME.get(name)
+    if module is None:
+        raise AttributeError(f"module 'remit' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
