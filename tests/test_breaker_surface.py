@@ -120,6 +120,7 @@ def test_an_error_inside_a_constructor_is_not_taken_for_a_wrong_call() -> None:
         ("tools", look, r"tools=\[\.\.\.\]"),
         ("tools", lambda: 1, r"tools=\[\.\.\.\]"),
         ("tools", None, "tools="),
+        ("deps_type", "Shop", "deps_type="),
         ("policy", 3, "policy="),
         ("policy", none_of_them, "policy="),
         ("policy", two_of_them, "policy="),

@@ -32,6 +32,8 @@ class Parts(Protocol):
     @property
     def tools(self) -> object: ...
     @property
+    def deps_type(self) -> object: ...
+    @property
     def policy(self) -> object: ...
     @property
     def guards(self) -> object: ...
@@ -55,6 +57,10 @@ def check_parts(parts: Parts) -> None:
     )
     _refuse_unless(
         isinstance(parts.tools, Iterable), "tools= is a list; for a single tool write tools=[...]"
+    )
+    _refuse_unless(
+        isinstance(parts.deps_type, type | None),
+        "deps_type= takes the class of what runs are given as deps=",
     )
     _refuse_unless(
         parts.policy is None or _takes(parts.policy, 1),

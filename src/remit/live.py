@@ -10,7 +10,9 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Generic, Self, TypeVar
+from typing import Generic, Self
+
+from typing_extensions import TypeVar
 
 from remit.checks import check_content
 from remit.errors import ConfigurationError
@@ -23,7 +25,7 @@ from remit.supervise import Waiter
 
 __all__ = ["QUEUE_EVENTS", "Live", "content_of", "see_through"]
 
-OutT = TypeVar("OutT")
+OutT = TypeVar("OutT", default=str)
 
 QUEUE_EVENTS = 1_000
 """Events kept for a slow reader; beyond them the oldest are dropped and counted, text first."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Generic
+
+from typing_extensions import TypeVar
 
 from remit.budget import Spend
 from remit.errors import Unfinished
@@ -17,7 +19,7 @@ from remit.transcript import Transcript
 
 __all__ = ["Outcome", "Reason"]
 
-OutT_co = TypeVar("OutT_co", covariant=True)
+Out_co = TypeVar("Out_co", default=str, covariant=True)
 
 
 class Reason(StrEnum):
@@ -45,7 +47,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[OutT_co]):
+class Outcome(Generic[Out_co]):
     """What became of a run."""
 
     run_id: str
@@ -54,7 +56,7 @@ class Outcome(Generic[OutT_co]):
     """The account that ran out, by the name of its remit; None where no limit ended the run."""
     text: str
     """What the model said last: the answer, or as far as it came."""
-    output: OutT_co | None
+    output: Out_co | None
     """The typed output; the text where no type was asked for; None unless the run completed."""
     transcript: Transcript
     """Valid at once. For a waiting run it is a closed view that no model has seen."""
@@ -70,7 +72,7 @@ class Outcome(Generic[OutT_co]):
     def completed(self) -> bool:
         return self.reason is Reason.COMPLETED
 
-    def raise_for_reason(self) -> Outcome[OutT_co]:
+    def raise_for_reason(self) -> Outcome[Out_co]:
         """Return self if completed. Errors: `Unfinished`, which carries this outcome."""
         if not self.completed:
             raise Unfinished(self)

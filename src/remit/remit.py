@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, TypedDict, Unpack
 
 from typing_extensions import TypeVar
 
@@ -42,6 +42,7 @@ from remit.workers import ThreadWorkers, Workers
 __all__ = ["Remit", "Runtime"]
 
 Deps = TypeVar("Deps", default=Any)
+Out_co = TypeVar("Out_co", default=str, covariant=True)
 T = TypeVar("T")
 
 Prompt = str | ResultContent | tuple[ResultContent, ...]
@@ -65,9 +66,28 @@ class Runtime:
     """Seconds for which a body that was cancelled is waited for."""
 
 
+class Changes(TypedDict, total=False):
+    """What a copy may have different from its original: every part of a `Remit` but its types."""
+
+    name: str
+    model: Model
+    limits: Limits
+    tools: Iterable[Tool[..., Any]]
+    instructions: Instructions
+    settings: Settings
+    policy: Policy | None
+    guards: tuple[Guard, ...]
+    confirm: ConfirmCallback | None
+    notes: tuple[Note, ...]
+    show_budget: bool
+    hand_back: bool
+    store: Journal
+    runtime: Runtime
+
+
 @explained("Remit(name=..., model=..., limits=Limits(steps=..., tokens=..., seconds=...))")
 @dataclass(frozen=True, kw_only=True)
-class Remit(Generic[Deps]):
+class Remit(Generic[Deps, Out_co]):
     """What you delegate, and the limits you delegate it under."""
 
     name: str
@@ -79,6 +99,8 @@ class Remit(Generic[Deps]):
     instructions: Instructions = ""
     """The system text, or a function of the deps or of nothing, evaluated once for each run."""
     settings: Settings = field(default_factory=Settings)
+    deps_type: type[Deps] | None = None
+    """The type of `deps=`, for type checkers; a run of such a remit is not begun without deps."""
     policy: Policy | None = None
     """Asked about every call. Raising is a refusal."""
     guards: tuple[Guard, ...] = ()
@@ -136,7 +158,7 @@ class Remit(Generic[Deps]):
         settings: Settings | None = None,
         tags: Mapping[str, str] | None = None,
         detached: bool = False,
-    ) -> Outcome[str]:
+    ) -> Outcome[Out_co]:
         """Run the loop to an outcome.
 
         `history` is a transcript to go on from. `run_id` makes the start idempotent: the same id and prompt
@@ -171,12 +193,12 @@ class Remit(Generic[Deps]):
         settings: Settings | None = None,
         tags: Mapping[str, str] | None = None,
         detached: bool = False,
-    ) -> AsyncGenerator[Live[str]]:
+    ) -> AsyncGenerator[Live[Out_co]]:
         """The same as `run`, with the run in your hands while it lasts.
 
         Leaving the block waits for the end; leaving it by an exception cancels the run.
         """
-        live: Live[str] = Live()
+        live: Live[Out_co] = Live()
         started = await self._start(
             prompt,
             history=history,
@@ -209,7 +231,7 @@ class Remit(Generic[Deps]):
         settings: Settings | None = None,
         tags: Mapping[str, str] | None = None,
         detached: bool = False,
-    ) -> Outcome[str]:
+    ) -> Outcome[Out_co]:
         """`run` for code without an event loop; inside a running one it uses a private thread."""
         return _in_sync(
             self.run(
@@ -232,19 +254,20 @@ class Remit(Generic[Deps]):
         deps: Deps | None = None,
         limits: Limits | None = None,
         reopen: bool = False,
-    ) -> Outcome[str]:
+    ) -> Outcome[Out_co]:
         """Go on with a run where there is anything to go on with; else return its outcome as it stands.
 
         `limits` are new totals for a run that a limit ended. `reopen` takes up a cancelled one.
         Errors: `ConfigurationError` for an unknown run or another remit's, `RunBusy`, `JournalError`.
         """
+        self._check_deps(deps)
         host = self._host(detached=False, listeners=())
         resumed = await activation.resume(
             self._config, host, run_id, deps, limits=limits, reopen=reopen
         )
         return await see_through(resumed.task, resumed.run)
 
-    async def outcome(self, run_id: str) -> Outcome[str]:
+    async def outcome(self, run_id: str) -> Outcome[Out_co]:
         """How a run ended or what it waits for; of a live run, once it has.
 
         Errors: `ConfigurationError` for an unknown run.
@@ -252,7 +275,7 @@ class Remit(Generic[Deps]):
         host = self._host(detached=True, listeners=())
         return await (await activation.look(host, run_id)).task
 
-    async def cancel(self, run_id: str) -> Outcome[str]:
+    async def cancel(self, run_id: str) -> Outcome[Out_co]:
         """End a run wherever it stands, and wait until it is closed.
 
         Errors: `ConfigurationError` for an unknown run, `RunBusy` where another process executes it.
@@ -322,7 +345,7 @@ class Remit(Generic[Deps]):
         """
         check_options(self.model, limits, self.settings, tools=self._config.tools)
 
-        async def delegate(arguments: dict[str, Any], call: Call[Any]) -> Outcome[str]:
+        async def delegate(arguments: dict[str, Any], call: Call[Any]) -> Outcome[Out_co]:
             started = await self._start(
                 arguments["task"], deps=call.deps, limits=limits, reserve=reserve
             )
@@ -343,26 +366,19 @@ class Remit(Generic[Deps]):
             resource=(),
         )
 
-    def replace(
-        self,
-        *,
-        name: str | None = None,
-        model: Model | None = None,
-        tools: Iterable[Tool[..., Any]] | None = None,
-        limits: Limits | None = None,
-        instructions: Instructions | None = None,
-        settings: Settings | None = None,
-    ) -> Remit[Deps]:
-        """A copy with some parts changed; it keeps the store."""
-        changed = {
-            "name": name,
-            "model": model,
-            "tools": tools,
-            "limits": limits,
-            "instructions": instructions,
-            "settings": settings,
-        }
-        return replace(self, **{key: value for key, value in changed.items() if value is not None})
+    def replace(self, **changes: Unpack[Changes]) -> Remit[Deps, Out_co]:
+        """A copy with these parts changed; what is not named stays as it is, the store too.
+
+        None takes a part away that may be absent, such as the policy.
+        Errors: `ConfigurationError` for what no copy can change: the types of deps and output.
+        """
+        unknown = changes.keys() - Changes.__optional_keys__
+        if unknown:
+            raise ConfigurationError(
+                f"replace() cannot change {', '.join(sorted(unknown))}; it can change "
+                f"{', '.join(sorted(Changes.__optional_keys__))}"
+            )
+        return replace(self, **changes)
 
     # Small parts
 
@@ -395,6 +411,7 @@ class Remit(Generic[Deps]):
                 config.settings,
                 tools=config.tools,
             )
+        self._check_deps(deps)
         if run_id is not None:
             check_name("run_id", run_id)
         if tags is not None:
@@ -415,6 +432,13 @@ class Remit(Generic[Deps]):
         return await activation.start(
             config, self._host(detached=detached, listeners=listeners), request
         )
+
+    def _check_deps(self, deps: object) -> None:
+        """Errors: `ConfigurationError`."""
+        if deps is None and self.deps_type is not None:
+            raise ConfigurationError(
+                f"remit {self.name!r} works with deps of type {self.deps_type.__name__}: give deps="
+            )
 
     def _host(self, *, detached: bool, listeners: tuple[Listener, ...]) -> Host:
         frame = None if detached else _frame()
