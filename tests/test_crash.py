@@ -163,7 +163,13 @@ async def pay(x: str, call: Call[Outside]) -> str:
     return await call.deps.done(call, x, f"paid {x}")
 
 
-TOOLS = (look, peek, double, write, store_it, change, shaky, stamp, slow)
+@remit.tool(effect="idempotent", resource=(), ends_run=True)
+async def finish(x: str, call: Call[Outside]) -> str:
+    """Write, and be done."""
+    return await call.deps.done(call, x, f"finished {x}")
+
+
+TOOLS = (look, peek, double, write, store_it, change, shaky, stamp, slow, finish)
 
 
 def accountable(ledger: Ledger) -> Any:
@@ -327,6 +333,12 @@ SHAPES: dict[str, Shape] = {
         ends=Reason.CALL_BUDGET,
     ),
     "model that fails": Shape([[call("write", "a")], [call("write", "b")], "done"], flaky=True),
+    "ended by a call": Shape(
+        [[call("write", "a"), call("finish", "b"), call("look", "c")], "never"]
+    ),
+    "ended by a call beside one that waits": Shape(
+        [[call("finish", "a"), call("pay", "b"), call("finish", "c")], "never"]
+    ),
     "cut and empty replies": Shape(
         [
             Step([call("write", "a")], stop_reason=remit.StopReason.LENGTH, usage=Usage(100)),
@@ -479,6 +491,7 @@ def test_after_a_crash_anywhere_the_world_and_the_run_come_out_as_without_it(
 
         # The run: the same words, keys and statuses; only a lost payment has another result.
         assert world.outcome.reason is shape.ends, where
+        assert world.outcome.output == reference.outcome.output or lost, where
         assert set(world.states) == set(reference.states), where
         for run_id, expected_results in reference.results.items():
             found = world.results[run_id]

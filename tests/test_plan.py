@@ -23,12 +23,14 @@ from remit.rows import (
     Asked,
     Decided,
     Ended,
+    Ends,
     Failed,
     Noted,
     Opened,
     Proposed,
     Replied,
     Row,
+    Said,
     Settled,
     Vetoed,
 )
@@ -83,9 +85,11 @@ def replied(
     )
 
 
-def settled(tool_use_id: str, *, denied: str | None = None) -> Settled:
+def settled(tool_use_id: str, *, denied: str | None = None, ends: Ends = "") -> Settled:
     status = Status.OK if denied is None else Status.NOT_STARTED
-    return Settled(tool_use_id, (Text("seen"),), denied is not None, status, denied=denied)
+    return Settled(
+        tool_use_id, (Text("seen"),), denied is not None, status, denied=denied, ends=ends
+    )
 
 
 def proposed(tool_use_id: str, *, expires_at: str = LATER) -> Proposed:
@@ -112,7 +116,7 @@ BEFORE: dict[str, tuple[Row, ...]] = {
     "one empty": (EMPTY, Noted("empty", "Say something.")),
     "two empty": (EMPTY, Noted("empty", "Say something."), EMPTY, Noted("empty", "Say it.")),
 }
-PROGRESS = ("open", "proposed", "first settled", "all settled")
+PROGRESS = ("open", "proposed", "first settled", "first ends the run", "all settled", "ended")
 
 
 def after_calls(calls: int, progress: str) -> tuple[Row, ...] | None:
@@ -126,6 +130,11 @@ def after_calls(calls: int, progress: str) -> tuple[Row, ...] | None:
             return (proposed("c0"),)
         case "first settled":
             return (settled("c0"),) if calls > 1 else None
+        case "first ends the run":
+            return (settled("c0", ends="done"),) if calls > 1 else None
+        case "ended":
+            *before, last = (f"c{i}" for i in range(calls))
+            return (*map(settled, before), settled(last, ends="done"))
         case _:
             return tuple(settled(f"c{i}") for i in range(calls))
 
@@ -229,9 +238,32 @@ def test_a_detached_run_is_left_as_it_is() -> None:
         assert move == Leave(), where
 
 
+def test_a_call_that_ended_the_run_completes_it_once_its_turn_is_answered_and_not_before() -> None:
+    """O2: whatever the reply was and whatever limit is reached; only input in the queue goes first."""
+    ended = 0
+    for where, state, room, move in every(QUIET, lambda state: state.done):
+        assert not state.calls, where
+        if room.queued:
+            assert not (isinstance(move, Stop) and move.reason is Reason.COMPLETED), where
+        else:
+            assert move == Stop(Reason.COMPLETED), where
+            ended += 1
+    assert ended > 100
+
+
+def test_what_is_said_behind_a_call_that_ended_the_run_is_answered() -> None:
+    """O2, T5: with more to answer the run is not done, and the next end is another one."""
+    rows = (OPENED, replied(StopReason.TOOL_USE, calls=1), settled("c0", ends="done"))
+    state = RunState("run", (*rows, Said((Text("and Tuesday?"),))))
+    assert not state.done
+    assert plan(state, Room(NOW)) == Ask()
+    state.apply(replied(StopReason.END_TURN, text="done"))
+    assert (plan(state, Room(NOW)), state.handed_in) == (Stop(Reason.COMPLETED), None)
+
+
 def test_the_run_completes_only_on_a_whole_final_answer_that_owes_nothing() -> None:
     """L1: completed means that the model finished: whole, with text, without calls, not at a limit."""
-    for where, state, room, move in every(ROOMS):
+    for where, state, room, move in every(ROOMS, lambda state: not state.done):
         if not (isinstance(move, Stop) and move.reason is Reason.COMPLETED):
             continue
         reply = state.reply

@@ -89,6 +89,8 @@ def plan(state: RunState, room: Room) -> Move:
         return Leave()
     if state.calls:
         return _turn(state, room)
+    if state.done and not room.queued:
+        return Stop(Reason.COMPLETED)
     if state.limit is not None:
         return Stop(state.limit.reason, state.limit.whose)
     if state.failure is not None:

@@ -34,13 +34,13 @@ def outcome_of(
     pending: tuple[Pending, ...] = (),
 ) -> Outcome[Any]:
     """What a state amounts to. The transcript is a closed copy, valid at once (T2)."""
-    completed = reason is Reason.COMPLETED
+    handed_in = state.handed_in or ""
     return Outcome(
         run_id=state.run_id,
         reason=reason,
         whose=whose,
-        text=state.text,
-        output=state.text if completed else None,
+        text=state.text or handed_in,
+        output=(handed_in or state.text) if reason is Reason.COMPLETED else None,
         transcript=state.transcript.closed(_left_open(state)),
         spend=_spend(state),
         pending=pending,

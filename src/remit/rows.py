@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -57,6 +57,9 @@ __all__ = [
 
 
 UNTOUCHED = Footprint(writes=False, resources=())
+
+Ends: TypeAlias = Literal["", "done"]
+"""Whether a result ends its run: it does not; it does, by a tool that is made to (`ends_run`)."""
 
 
 class _Recorded(Value, frozen=True, omit_defaults=True):
@@ -150,6 +153,8 @@ class Settled(_Recorded, frozen=True):
     polling: bool = False
     overshoot: Amount = ZERO
     """What the call charged beyond what was reserved for it."""
+    ends: Ends = ""
+    """What the result means for the run, once the whole turn is answered."""
 
 
 class Proposed(_Recorded, frozen=True):

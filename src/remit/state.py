@@ -23,6 +23,7 @@ from remit.rows import (
     Charged,
     Decided,
     Ended,
+    Ends,
     Failed,
     Late,
     Noted,
@@ -88,6 +89,7 @@ class CallState:
         "awaits",
         "child",
         "decision",
+        "ends",
         "footprint",
         "key",
         "proposal",
@@ -109,6 +111,8 @@ class CallState:
         self.proposal: Proposed | None = None
         self.decision: Decided | None = None
         self.withdrawn = False
+        self.ends: Ends = ""
+        """What its result means for the run."""
         self.unanswered = False
         """Somebody was asked in this activation and did not answer: nobody is asked again before the next."""
         self.ask_again = False
@@ -181,6 +185,8 @@ class RunState:
         """Set once the hand-back was begun: the limit that ends the run."""
         self.denied: Limit | None = None
         """The first limit that kept a call from running."""
+        self.handed_in: str | None = None
+        """What the call that ends the run came to, as text; gone again where something is said behind it."""
         self.vetoed: str | None = None
         self.failure: str | None = None
         self.ended: Ended | None = None
@@ -248,6 +254,11 @@ class RunState:
     def bill(self) -> Bill:
         """What it comes to for the accounts above."""
         return Bill(self.tree, self.overshoot, self.estimated)
+
+    @property
+    def done(self) -> bool:
+        """The newest turn is answered, one of its calls ended the run, and nobody has said more since."""
+        return self.handed_in is not None
 
     @property
     def final(self) -> bool:
@@ -392,6 +403,7 @@ class RunState:
 
     def _replied(self, row: Replied) -> None:
         self.reply = row
+        self.handed_in = None
         self._closing_told = False
         steps = 0
         if row.message is not None:
@@ -421,6 +433,7 @@ class RunState:
             return
         for content in self.unsaid:
             self.transcript.say(*content)
+            self.handed_in = None
         self.unsaid.clear()
 
     def _charged(self, row: Charged) -> None:
@@ -459,6 +472,7 @@ class RunState:
             self.denied = Limit.parse(row.denied)
         if row.memo is not None:
             self.memo.setdefault(row.memo, row)
+        call.ends = row.ends
         if row.polling:
             self._polling.add(row.tool_use_id)
         if self.answering is not None and not self.answering.open:
@@ -473,6 +487,7 @@ class RunState:
         )
         if did:
             self.stall.observe(did)
+        self.handed_in = next((_text_of(c.slot) for c in self.calls if c.ends == "done"), None)
         self._polling.clear()
         self.answering = None
         self.calls = ()
@@ -513,6 +528,10 @@ class RunState:
 def _identity(call: CallState) -> str:
     """The same for equal arguments, however they were written."""
     return call.use.arguments if call.key is None else call.key.split(":")[-2]
+
+
+def _text_of(slot: Slot) -> str:
+    return "" if slot.result is None else slot.result.text
 
 
 def _result_identity(slot: Slot) -> tuple[tuple[ResultContent, ...], Status] | None:

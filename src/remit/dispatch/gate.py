@@ -40,7 +40,7 @@ from remit.run import Run, limit_of
 from remit.schedule import Footprint, shares
 from remit.state import CallState, Limit
 from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
-from remit.tools import Arguments, BadArguments, Effect
+from remit.tools import Arguments, BadArguments, Effect, Tool
 
 __all__ = ["MAX_CALLS", "Passage"]
 
@@ -491,6 +491,7 @@ class Passage:
                 memo=self._memo if remembered and not told else None,
                 polling=tool is not None and tool.polling,
                 overshoot=self.overshoot,
+                ends="done" if _ends_run(tool, result) else "",
             )
         )
         if run.listeners:
@@ -560,3 +561,7 @@ class Passage:
             return task.result()
         await give_up(task, grace=self.run.grace, halt=self._halt)
         return None
+
+
+def _ends_run(tool: Tool[..., Any] | None, result: Result) -> bool:
+    return tool is not None and tool.ends_run and result.status is Status.OK

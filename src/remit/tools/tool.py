@@ -100,6 +100,7 @@ class _Options:
     deterministic: bool
     polling: bool
     eager: bool
+    ends_run: bool
     max_result_tokens: int
     usd: Decimal
     tokens: int
@@ -126,6 +127,8 @@ class Tool(Generic[P, R]):
     """Asking again and again is its purpose; such calls do not count as stalling."""
     eager: bool
     """A `read` may begin while the reply is still streamed."""
+    ends_run: bool
+    """A result of it that is no error ends the run as completed, once the whole turn is answered."""
     max_result_tokens: int
     usd: Decimal
     """US dollars reserved before a call."""
@@ -169,6 +172,7 @@ class Tool(Generic[P, R]):
         self.deterministic = options.deterministic
         self.polling = options.polling
         self.eager = options.eager
+        self.ends_run = options.ends_run
         self.max_result_tokens = options.max_result_tokens
         self.usd = options.usd
         self.tokens = options.tokens
@@ -235,6 +239,7 @@ class Tool(Generic[P, R]):
         deterministic: bool = False,
         polling: bool = False,
         eager: bool = True,
+        ends_run: bool = False,
         max_result_tokens: int = 2_000,
         usd: Decimal | float | str = 0,
         tokens: int = 0,
@@ -268,6 +273,7 @@ class Tool(Generic[P, R]):
                 deterministic=deterministic,
                 polling=polling,
                 eager=eager,
+                ends_run=ends_run,
                 max_result_tokens=max_result_tokens,
                 usd=usd,
                 tokens=tokens,
@@ -401,6 +407,7 @@ def tool(
     deterministic: bool = False,
     polling: bool = False,
     eager: bool = True,
+    ends_run: bool = False,
     max_result_tokens: int = 2_000,
     usd: Decimal | float | str = 0,
     tokens: int = 0,
@@ -419,6 +426,7 @@ def tool(
     - `deterministic`: (read) equal calls of a run share one execution.
     - `polling`: repeating equal calls is its purpose.
     - `eager`: (read) may begin before the reply has ended.
+    - `ends_run`: a result that is no error ends the run as completed, once its siblings are answered.
     - `max_result_tokens`: what the model gets of a result; the whole stays available.
     - `usd`, `tokens`: what a call costs, reserved before it runs; see `Call.charge`.
     - `expires`: (confirm) seconds until a proposal can no longer be approved, a day by default.
@@ -453,6 +461,7 @@ def tool(
             deterministic=deterministic,
             polling=polling,
             eager=eager,
+            ends_run=ends_run,
             max_result_tokens=max_result_tokens,
             usd=usd,
             tokens=tokens,
@@ -498,6 +507,7 @@ def _options(
     deterministic: bool,
     polling: bool,
     eager: bool,
+    ends_run: bool,
     max_result_tokens: int,
     usd: Decimal | float | str,
     tokens: int,
@@ -557,6 +567,7 @@ def _options(
         deterministic=deterministic,
         polling=polling,
         eager=eager,
+        ends_run=ends_run,
         max_result_tokens=max_result_tokens,
         usd=price,
         tokens=tokens,
