@@ -246,7 +246,7 @@ def test_the_cost_ceiling_refuses_the_call_that_might_pass_it() -> None:
     assert refusal.wanted == worst
     assert refusal.left == Left(6, None, 9, Decimal("0.10"))
     assert after.spend.tree.usd == Decimal("0.90")
-    assert after.exhausted() is None
+    granted(after.reserve(Amount(steps=1)))  # a cheaper one still is
 
 
 @pytest.mark.parametrize("dimension", ["steps", "calls", "tokens", "usd"])
@@ -304,7 +304,7 @@ def test_overshoot_is_charged_shown_and_stops_the_run() -> None:
         assert account.spend.overshoot == over
         assert account.left().tokens == 0
     assert refused(child.reserve(Amount(calls=1))).whose == "root"
-    assert child.exhausted() == Exhausted("tokens", "root", ZERO, root.left())
+    assert refused(child.reserve(ZERO)) == Exhausted("tokens", "root", ZERO, root.left())
 
 
 def test_a_settlement_within_its_reservation_overshoots_nothing() -> None:
@@ -391,9 +391,7 @@ def test_the_outermost_of_several_empty_accounts_is_named() -> None:
     assert refused(leaf.reserve(Amount(tokens=350))).whose == "root"
     middle.charge(Amount(tokens=200))
     leaf.charge(Amount(tokens=100))
-    exhausted = leaf.exhausted()
-    assert exhausted is not None
-    assert exhausted.whose == "root"
+    assert refused(leaf.reserve(Amount(tokens=1))).whose == "root"
 
 
 def test_a_refusal_takes_nothing_anywhere() -> None:
@@ -514,7 +512,7 @@ def test_a_new_reserve_takes_the_place_of_the_old() -> None:
     assert root.left().tokens == 80
 
 
-# --- exhausted, restored, raised ---------------------------------------------------------------
+# --- at the end of it, and restored ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -528,40 +526,34 @@ def test_a_new_reserve_takes_the_place_of_the_old() -> None:
         (Amount(2, 3, 29, Decimal("2.99")), None),
     ],
 )
-def test_an_account_is_exhausted_when_nothing_is_left_for_a_step(
+def test_the_least_step_is_refused_when_nothing_is_left_for_it(
     spent: Amount, dimension: str | None
 ) -> None:
-    """L1: looked at in every plan; a run without calls left can still answer."""
+    """L1: looked at before every step; a run without calls left can still answer."""
     budget = Budget("b", Limits(steps=3, tokens=30, seconds=9, usd=3, calls=3))
     spend(budget, spent)
-    exhausted = budget.exhausted()
-    assert (exhausted and exhausted.dimension) == dimension
-
-
-def test_what_is_only_reserved_exhausts_nothing() -> None:
-    """L2: a reservation may come back, so it is no reason to end a run."""
-    budget = Budget("b", tokens(10))
-    granted(budget.reserve(Amount(tokens=10)))
-    assert budget.exhausted() is None
+    answer = budget.reserve(Amount(steps=1, tokens=1, usd=Decimal("0.01")))
+    assert (answer.dimension if isinstance(answer, Exhausted) else None) == dimension
 
 
 def test_new_totals_let_a_run_go_on() -> None:
     """L1: resume states totals, not additions; what was spent stays spent."""
-    budget = Budget("b", Limits(steps=3, tokens=100, seconds=9))
-    spend(budget, Amount(steps=3))
-    refused(budget.reserve(Amount(steps=1)))
-    budget.raise_limits(Limits(steps=5, tokens=100, seconds=9))
+    before = Budget("b", Limits(steps=3, tokens=100, seconds=9))
+    spend(before, Amount(steps=3))
+    refused(before.reserve(Amount(steps=1)))
+    budget = Budget("b", Limits(steps=5, tokens=100, seconds=9))
+    budget.restore(before.spend.own, before.spend.tree)
     assert budget.limits.steps == 5
     spend(budget, Amount(steps=2))
     assert refused(budget.reserve(Amount(steps=1))).left.steps == 0
 
 
-def test_raising_limits_keeps_the_hand_back_reserve() -> None:
-    """L5: the last word is paid for under the new limits too."""
-    budget = Budget("b", tokens(100))
+def test_restoring_keeps_the_hand_back_reserve() -> None:
+    """L5: the last word is paid for whatever was spent before."""
+    budget = Budget("b", tokens(200))
     budget.hold(Amount(tokens=30))
-    budget.raise_limits(tokens(200))
-    assert budget.left().tokens == 170
+    budget.restore(Totals(tokens=50), Totals(tokens=50))
+    assert budget.left().tokens == 120
 
 
 def test_a_replayed_tree_stands_where_it_stood() -> None:
@@ -617,7 +609,6 @@ def test_a_share_is_a_ceiling_too() -> None:
     root = Budget("root", tokens(100))
     share = granted(root.reserve(Amount(steps=HUGE, tokens=20)))
     child = Budget("child", tokens(60), parent=root, aside=share)
-    child.raise_limits(tokens(90))
     assert child.left().tokens == 20
     assert refused(child.reserve(Amount(tokens=21))).whose == "child"
 

@@ -254,7 +254,6 @@ def test_new_limits_take_the_old_end_away() -> None:
     assert after.limits == more
     assert after.own == before.own
     assert after.seconds == 5.0
-    assert after.activations == 2
     assert "budget:10" not in after.told  # what is left is another thing now (L6)
     assert after.told["notes:0"] == "Noon."
 

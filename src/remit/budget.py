@@ -497,15 +497,6 @@ class Budget:
         with self._account.tree.lock:
             return self._account.least(held).to_left()
 
-    def exhausted(self) -> Exhausted | None:
-        """Whether so much is spent on the path that no further step can begin.
-
-        Looks at steps, tokens and usd that were charged, not at what is reserved; an account
-        without calls left can still take a step. The outermost account is named.
-        """
-        with self._account.tree.lock:
-            return self._account.spent_out()
-
     def charge(self, actual: Amount, usage: Usage = NO_USAGE, *, estimated: bool = False) -> None:
         """Charge what nobody has reserved. It counts as overshoot, and may pass a limit."""
         with self._account.tree.lock:
@@ -539,12 +530,6 @@ class Budget:
             self._account.restore(own, tree)
             self._account.overshoot = overshoot
             self._account.estimated = estimated
-
-    def raise_limits(self, limits: Limits) -> None:
-        """Go on under new totals. A share that was set aside stays as large as it is."""
-        with self._account.tree.lock:
-            self._account.limits = limits
-            self._account.measure()
 
     def close(self) -> None:
         """Give back what is left of the share set aside for this account, if there is one.
@@ -592,7 +577,7 @@ class _Account:
         self, name: str, limits: Limits, outer: _Account | None, aside: Reservation | None
     ) -> None:
         self.name: Final = name
-        self.limits = limits
+        self.limits: Final = limits
         self.outer: Final = outer
         self.tree: Final[_Tree] = _Tree() if outer is None else outer.tree
         self.steps = 0
@@ -780,21 +765,6 @@ class _Account:
             least.tokens if apart else min(least.tokens, above.tokens),
             least.usd if apart and self.shares_usd else min(least.usd, above.usd),
         )
-
-    def spent_out(self) -> Exhausted | None:
-        outermost = None if self.outer is None else self.outer.spent_out()
-        if outermost is not None:
-            return outermost
-        room, spent = self.closing_room, self.spent
-        if spent.steps >= room.steps:
-            lacking: Dimension = "steps"
-        elif spent.tokens >= room.tokens:
-            lacking = "tokens"
-        elif spent.usd >= room.usd:
-            lacking = "usd"
-        else:
-            return None
-        return Exhausted(lacking, self.name, ZERO, self.remaining(room).to_left())
 
 
 class _Tree:

@@ -192,7 +192,6 @@ class RunState:
         self.ended: Ended | None = None
         self.parked = False
         """It waits for somebody, or was handed over."""
-        self.activations = 1
         self._own = Tally()
         self._inside = NOTHING
         self._estimated = 0
@@ -387,7 +386,6 @@ class RunState:
             self.cuts = self.empties = 0
             self.stall.clear()
         self._limits = row.limits
-        self.activations += 1
         self.transcript.mark_sent()  # a request may have gone out of which no row tells
         self.limit = self.failure = None
         self.parked = False
