@@ -36,6 +36,8 @@ class Room(msgspec.Struct, frozen=True):
     """What keeps a further step, and the hand-back after it, from being begun."""
     closing: bool = True
     """Whether the hand-back itself is wanted and still fits."""
+    full: str | None = None
+    """What fills the model's window, in words, where no request fits it any more."""
     cancelled: bool = False
     detached: bool = False
     queued: bool = False
@@ -132,7 +134,7 @@ def _after_reply(state: RunState, room: Room) -> Stop | None:
         case StopReason.REFUSAL | StopReason.FILTER:
             return Stop(Reason.REFUSED)
         case StopReason.CONTEXT:
-            return Stop(Reason.CONTEXT_FULL)
+            return Stop(Reason.CONTEXT_FULL, error=room.full)
         case StopReason.UNKNOWN if state.empties == 0 or state.empties > EMPTIES_ALLOWED:
             return Stop(Reason.UNKNOWN_STOP)
         case _ if state.cuts > CUTS_ALLOWED:
@@ -149,6 +151,8 @@ def _begin(state: RunState, room: Room) -> Move:
     """Begin a step, or the hand-back, or end at the limit."""
     limit = state.denied or room.limit
     if limit is None:
+        if room.full is not None:
+            return Stop(Reason.CONTEXT_FULL, error=room.full)
         return Ask() if state.paused else Ask((*_notes(state, room), *room.marks))
     # Once, and not again before something was done after it.
     if room.closing and state.reply is not None and not state.reply.closing and not state.paused:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,7 +23,7 @@ from remit.events import Event, EventKind, Listener
 from remit.guards import Guards
 from remit.marks import budget_note
 from remit.messages import ResultContent, ToolUse
-from remit.models.base import ToolSpec
+from remit.occupancy import fixed_tokens, what_fills
 from remit.outcome import Reason
 from remit.pending import ConfirmCallback, Decision
 from remit.plan import Room
@@ -147,12 +148,13 @@ class Run:
         self.quick: dict[str, bool] = {}
         """Deterministic functions, and whether they were measured to be quick."""
         self._quoted: tuple[int, Quote] | None = None
-        """The prompt that `plan` was told there is room for, in tokens, and what it may cost."""
+        """The prompt that `plan` was told there is room for, in tokens, and what it may cost; None where none
+        fits the window."""
         self._prepared: dict[tuple[str, str], Prepared] = {}
         if self.confirm is not None:
             for call in state.calls:
                 call.ask_again = call.open_to_decision(self.clock.utc())
-        self._fixed_tokens = _estimate(config.specs) + len(state.opened.instructions) // 4
+        self._fixed_tokens = fixed_tokens(state.opened.instructions, config.specs)
 
     def _open_account(self, *, reserve: bool) -> Budget:
         """The account of this run: a root, or one inside the call around."""
@@ -188,17 +190,19 @@ class Run:
                 detached=self.halt.cause == "detached",
             )
         limit = self._limit()
+        full = self.state.overflowed or (limit is None and self._quoted is None)
         return Room(
             limit=limit,
             closing=limit is None or self._closing_fits(),
             cancelled=self.halt.cause == "cancelled",
             detached=self.halt.cause == "detached",
             queued=bool(self.queue or self.state.unsaid),
+            full=self._full() if full else None,
             marks=() if limit or not self.config.show_budget else self._marks(),
         )
 
-    def quote(self, *, closing: bool) -> Quote | Limit:
-        """What the next model call may cost, or the limit that forbids it."""
+    def quote(self, *, closing: bool) -> Quote | Limit | None:
+        """What the next model call may cost, or the limit that forbids it; None where only the window does."""
         cap = self._output_cap
         cap, floor = (
             (min(cap, CLOSING_OUTPUT), min(cap, CLOSING_OUTPUT // 4))
@@ -206,6 +210,9 @@ class Run:
             else (cap, min(cap, OUTPUT_FLOOR))
         )
         profile, prompt, steps = self.config.model.profile, self.prompt_tokens, 0 if closing else 1
+        beside = profile.context_window - prompt
+        if beside < cap:  # prompt and output share the window
+            cap = max(beside, floor)
         left = self.budget.left(held=closing)
         found = quote(
             profile,
@@ -216,17 +223,27 @@ class Run:
             steps=steps,
             echoed=self._hands_back and not closing,
         )
-        affordable = isinstance(found, Quote)
-        if affordable and not _is_used_up(left):
-            return found
-        # `left` is never negative: whether an account is at its limit or past it, and whose it is, shows
-        # only when something is reserved.
-        least = worst_case(profile, prompt=prompt, output=floor, steps=steps)
-        refused = self.budget.reserve(found.amount if affordable else least, held=closing)
-        if isinstance(refused, Exhausted):
-            return limit_of(refused)
-        refused.refund()
-        return found if affordable else Limit(LIMIT_REASONS[found], self.budget.name)
+        if not isinstance(found, Quote):
+            least = worst_case(profile, prompt=prompt, output=floor, steps=steps)
+            lack = self._lack(least, held=closing)
+            return lack or Limit(LIMIT_REASONS[found], self.budget.name)
+        if _is_used_up(left):
+            lack = self._lack(found.amount, held=closing)
+            if lack is not None:
+                return lack
+        return found if beside >= floor else None
+
+    def _lack(self, amount: Amount, *, held: bool) -> Limit | None:
+        """The limit that has no room for so much, if there is one, and whose it is.
+
+        What is left is never negative: whether an account is at its limit or past it shows only when
+        something is reserved.
+        """
+        reserved = self.budget.reserve(amount, held=held)
+        if isinstance(reserved, Exhausted):
+            return limit_of(reserved)
+        reserved.refund()
+        return None
 
     def reserve(self, *, closing: bool) -> tuple[Quote, Reservation] | None:
         """Quote and reserve the next model call; None where a limit forbids it, which `plan` then sees."""
@@ -243,9 +260,10 @@ class Run:
     @property
     def prompt_tokens(self) -> int:
         """Tokens of the next prompt: what the provider counted last, and an estimate of the rest."""
-        if self.state.context_tokens:
-            return self.state.context_tokens + self.state.growth
-        return self._fixed_tokens + self.state.transcript.tokens
+        state = self.state
+        if state.context_tokens:
+            return state.context_tokens + math.ceil(state.growth * state.density)
+        return self._fixed_tokens + state.transcript.tokens
 
     @property
     def tools_until(self) -> float:
@@ -276,7 +294,7 @@ class Run:
         found = self.quote(closing=False)
         if isinstance(found, Limit):
             return found
-        self._quoted = (self.prompt_tokens, found)
+        self._quoted = None if found is None else (self.prompt_tokens, found)
         return None
 
     def _hold_back(self) -> None:
@@ -316,6 +334,15 @@ class Run:
             self.config.hand_back
             and self.loop.time() < self.clock.ends_at
             and isinstance(self.quote(closing=True), Quote)
+        )
+
+    def _full(self) -> str:
+        """What fills the window, in words."""
+        return what_fills(
+            self.config.model.profile.context_window,
+            instructions=self.state.opened.instructions,
+            specs=self.config.specs,
+            transcript=self.state.transcript,
         )
 
     def _marks(self) -> tuple[Any, ...]:
@@ -486,12 +513,3 @@ def _read_decision(body: bytes) -> tuple[str, Decision]:
 def _read(tool: Tool[..., Any], arguments: str) -> Prepared:
     read = tool.read_arguments(arguments)
     return read if isinstance(read, BadArguments) else (tool, read)
-
-
-def _estimate(specs: tuple[ToolSpec, ...]) -> int:
-    """Tokens of the tools array: one for 4 characters."""
-    chars = (
-        len(spec.name) + len(spec.description) + len(encode(dict(spec.parameters)))
-        for spec in specs
-    )
-    return sum(chars) // 4

@@ -13,9 +13,11 @@ from datetime import datetime
 from typing import Final
 
 from remit.budget import NOTHING, ZERO, Amount, Bill, Limits, Tally, Totals
+from remit.calibration import Calibration
 from remit.errors import JournalError
 from remit.messages import Message, ResultContent, Status, StopReason, Text, ToolUse
 from remit.outcome import Reason
+from remit.render import CHARS_PER_TOKEN
 from remit.rows import (
     Activated,
     Asked,
@@ -163,7 +165,7 @@ class CallState:
 class RunState:
     """Everything that counts about a run."""
 
-    def __init__(self, run_id: str, rows: Iterable[Row] = ()) -> None:
+    def __init__(self, run_id: str, rows: Iterable[Row] = ()) -> None:  # noqa: PLR0915 - a statement for each thing that counts
         self.run_id = run_id
         self.transcript = Transcript()
         self.answering: Answering | None = None
@@ -179,6 +181,8 @@ class RunState:
         """Empty replies in a row."""
         self.untold: str | None = None
         """What the newest reply did wrong and the model has not been told: `cut` or `empty`."""
+        self.overflowed = False
+        """The newest reply was cut by the context window."""
         self._closing_told = False
         """The note of the hand-back stands in the transcript, and no reply behind it."""
         self.limit: Limit | None = None
@@ -203,6 +207,7 @@ class RunState:
         """Input that waits for its place."""
         self.context_tokens = 0
         """Prompt and output of the newest reply as reported: where the next prompt starts from."""
+        self._calibration = Calibration()
         self.stall = Stall()
         self.told: dict[str, str] = {}
         """The newest note of each source."""
@@ -301,6 +306,16 @@ class RunState:
         """Estimated tokens that joined the transcript after the newest reply."""
         return self.transcript.tokens - self._tokens_at_reply
 
+    @property
+    def density(self) -> float:
+        """Tokens that the provider counts for each token of an estimate, as measured so far; 1 to 4."""
+        return self._calibration.density
+
+    @property
+    def chars_per_token(self) -> float:
+        """The estimate by which limits in tokens become limits in characters, as measured so far."""
+        return CHARS_PER_TOKEN / self._calibration.density
+
     def call(self, tool_use_id: str) -> CallState:
         """The call of the open turn with this id. Errors: `JournalError`."""
         for call in self.calls:
@@ -387,6 +402,7 @@ class RunState:
             self.stall.clear()
         self._limits = row.limits
         self.transcript.mark_sent()  # a request may have gone out of which no row tells
+        self._calibration.interrupt()  # the tools may be others now
         self.limit = self.failure = None
         self.parked = False
         for call in self.calls:
@@ -404,6 +420,9 @@ class RunState:
         self.handed_in = None
         self._closing_told = False
         steps = 0
+        prompt = row.usage.prompt
+        if prompt and row.whole and not row.estimated:
+            self._calibration.observe(self.transcript.tokens, prompt)
         if row.message is not None:
             stored = self._message = self.transcript.add_reply(row.message)
             self.text = stored.text or self.text
@@ -420,7 +439,7 @@ class RunState:
         self.seconds = row.seconds
         if row.whole:  # what was cut says nothing about how long the model takes
             insort(self.latencies, row.latency)
-        self.context_tokens = row.usage.prompt + row.usage.output
+        self.context_tokens = prompt + row.usage.output
         self._tokens_at_reply = self.transcript.tokens
         self._judge(row)
         self._say_unsaid()
@@ -450,6 +469,7 @@ class RunState:
         self.cuts = self.cuts + 1 if cut else 0
         self.empties = self.empties + 1 if empty else 0
         self.untold = "cut" if cut else "empty" if empty else None
+        self.overflowed = row.stop_reason is StopReason.CONTEXT
 
     def _open_turn(self, row: Replied) -> None:
         self.answering = self.transcript.answering()

@@ -39,7 +39,16 @@ from remit.messages import (
     ToolUse,
 )
 
-__all__ = ["Answering", "Mended", "Slot", "Transcript", "Words", "is_blank", "validate"]
+__all__ = [
+    "Answering",
+    "Mended",
+    "Slot",
+    "Transcript",
+    "Words",
+    "is_blank",
+    "tokens_of",
+    "validate",
+]
 
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")  # the narrowest rule among the providers
 _ARGUMENTS_HASH = re.compile(r"[0-9a-f]{16}")
@@ -349,7 +358,7 @@ class Transcript:
         last = len(self._messages) - 1
         if last >= self._sent and self._messages[last].role == "user":
             self._messages[last] = Message("user", self._messages[last].content + said)
-            self._tokens += sum([_tokens(block) for block in said])
+            self._tokens += sum([tokens_of(block) for block in said])
         else:
             self._append(Message("user", said))
 
@@ -423,7 +432,7 @@ class Transcript:
         tokens = _MESSAGE_TOKENS
         owed: list[ToolUse] = []
         for block in message.content:
-            tokens += _tokens(block)
+            tokens += tokens_of(block)
             if isinstance(block, ToolUse):
                 owed.append(block)
                 self._ids.add(block.id)
@@ -695,11 +704,11 @@ def _fresh(uses: Iterable[ToolUse], taken: AbstractSet[str]) -> tuple[ToolUse, .
     return tuple(made)
 
 
-def _tokens(block: Block) -> int:
+def tokens_of(block: Block) -> int:
     if isinstance(block, Text):
         return (len(block.text) + 3) // 4
     if isinstance(block, ToolResult):
-        return sum([_tokens(part) for part in block.content])
+        return sum([tokens_of(part) for part in block.content])
     if isinstance(block, ToolUse):
         return (len(block.name) + len(block.arguments) + 3) // 4
     if isinstance(block, Media):

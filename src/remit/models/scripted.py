@@ -54,8 +54,11 @@ Item: TypeAlias = "Says | Reply | Step | Exception | Callable[[Transcript], Item
 
 Script: TypeAlias = "Sequence[Item] | Callable[[Transcript, ModelRequest], Item]"
 
-DEMO_PROFILE = ModelProfile(price=Price(input=Decimal(3), output=Decimal(15)))
-"""3 US dollars for a million tokens of prompt, 15 for a million of output."""
+DEMO_PROFILE = ModelProfile(
+    context_window=10_000_000, price=Price(input=Decimal(3), output=Decimal(15))
+)
+"""3 US dollars for a million tokens of prompt, 15 for a million of output, and a window that no script fills
+unless it means to."""
 
 _CHARS_PER_TOKEN = 4
 _MEDIA_CHARS = 4_000
