@@ -46,8 +46,14 @@ def desk(
         if isinstance(script, ScriptedModel)
         else ScriptedModel(script, record=True, strict=True)
     )
-    given: dict[str, Any] = {"name": "desk", "limits": LIMITS, "runtime": runtime(), **options}
-    return Remit(model=model, tools=tools, **given)
+    given: dict[str, Any] = {
+        "name": "desk",
+        "model": model,
+        "limits": LIMITS,
+        "runtime": runtime(),
+        **options,
+    }
+    return Remit(tools=tools, **given)
 
 
 def model_of(remit: Remit[Any]) -> ScriptedModel:

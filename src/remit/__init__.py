@@ -42,7 +42,17 @@ if TYPE_CHECKING:
         ToolUse,
         Usage,
     )
-    from remit.models.base import Model, ModelProfile, Price, Settings
+    from remit.models.base import (
+        BlockDone,
+        Chunk,
+        Model,
+        ModelProfile,
+        ModelRequest,
+        Price,
+        Settings,
+        TextDelta,
+    )
+    from remit.models.wrapped import AskModel, wrap_model
     from remit.outcome import Outcome, Reason
     from remit.pending import Allow, Confirm, Decision, Pending, PolicyRequest, Refuse, Veto
     from remit.remit import Remit, Runtime
@@ -53,7 +63,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Allow",
     "Amount",
+    "AskModel",
+    "BlockDone",
     "Call",
+    "Chunk",
     "Computed",
     "ConfigurationError",
     "Confirm",
@@ -73,6 +86,7 @@ __all__ = [
     "ModelProfile",
     "ModelProtocolError",
     "ModelRejected",
+    "ModelRequest",
     "ModelUnavailable",
     "Opaque",
     "Outcome",
@@ -92,6 +106,7 @@ __all__ = [
     "Status",
     "StopReason",
     "Text",
+    "TextDelta",
     "Tool",
     "ToolError",
     "ToolResult",
@@ -104,6 +119,7 @@ __all__ = [
     "Usage",
     "Veto",
     "tool",
+    "wrap_model",
 ]
 
 __version__ = "0.1.0"
@@ -114,7 +130,8 @@ _HOMES = {
     "remit.events": "Event",
     "remit.live": "Live",
     "remit.messages": "Media Message Opaque Reply Status StopReason Text ToolResult ToolUse Usage",
-    "remit.models.base": "Model ModelProfile Price Settings",
+    "remit.models.base": "BlockDone Chunk Model ModelProfile ModelRequest Price Settings TextDelta",
+    "remit.models.wrapped": "AskModel wrap_model",
     "remit.outcome": "Outcome Reason",
     "remit.pending": "Allow Confirm Decision Pending PolicyRequest Refuse Veto",
     "remit.remit": "Remit Runtime",

@@ -142,6 +142,7 @@ class Attempt:
             usage=reply.usage,
             usd=reply.usd,
             runs=runs,
+            beside=Charged(reply.beside, ZERO.usd, reply.beside_estimated),
         )
         if runs:
             self._reads.hand_over()
@@ -162,6 +163,7 @@ class Attempt:
         usage: Usage | None,
         usd: Decimal | None,
         runs: bool,
+        beside: Charged | None = None,
     ) -> None:
         """Charge and write down a reply; `stop_reason` is None where it was cut short."""
         run = self._run
@@ -183,6 +185,14 @@ class Attempt:
         actual = Amount(
             steps=0 if self._closing or message is None else 1, tokens=billed.total, usd=row.usd
         )
+        if beside is not None and beside.usage.total:
+            # A row of its own: it says nothing about the length of the prompt.
+            if usd is None:
+                priced = cost_of(run.config.model.profile, beside.usage, None)
+                beside = msgspec.structs.replace(beside, usd=priced)
+            run.record.write(beside)
+            actual += Amount(tokens=beside.usage.total, usd=beside.usd)
+            billed += beside.usage
         overshoot = self._reserved.settle(actual, billed, estimated=row.estimated)
         run.record.write(
             row if overshoot == ZERO else msgspec.structs.replace(row, overshoot=overshoot)

@@ -225,4 +225,8 @@ class Reply(Value, frozen=True):
     usage: Usage | None = None
     """None where the provider reported nothing; the loop then charges an estimate and marks it."""
     usd: Decimal | None = None
-    """The cost where the provider itself states it; else it follows from the model's price."""
+    """The cost where the provider itself states it, of what is `beside` too; else it follows from the price."""
+    beside: Usage = Usage()
+    """What other requests used that were made for this reply: attempts that came to nothing, second opinions."""
+    beside_estimated: bool = False
+    """Nobody reported a part of that; it was estimated."""

@@ -13,7 +13,7 @@ from typing import Any
 from remit.errors import ModelProtocolError
 from remit.messages import Block, Message, Opaque, Reply, StopReason, Text, ToolUse, Usage
 
-__all__ = ["checked_block", "checked_reply", "is_usage"]
+__all__ = ["checked_block", "checked_reply", "is_price", "is_usage"]
 
 
 def checked_block(block: Any) -> Block:
@@ -40,9 +40,11 @@ def checked_reply(reply: Reply, seen: Sequence[Block] = ()) -> Reply:
             raise ModelProtocolError(
                 "the reply is no message of the assistant with a StopReason", usage=usage
             )
-    if reply.usage is not None and usage is None:
+    if (reply.usage is not None and usage is None) or not (
+        is_usage(reply.beside) and isinstance(reply.beside_estimated, bool)  # pyright: ignore[reportUnnecessaryIsInstance] - a model's own code
+    ):
         raise ModelProtocolError("the reply's usage is no count of tokens")
-    if reply.usd is not None and not _is_price(reply.usd):
+    if reply.usd is not None and not is_price(reply.usd):
         raise ModelProtocolError("the reply's usd is no amount of US dollars", usage=usage)
     return reply
 
@@ -58,5 +60,6 @@ def is_usage(value: Any) -> bool:
 _MOST_TOKENS = 2**63 - 1  # what a database can hold
 
 
-def _is_price(value: Any) -> bool:
+def is_price(value: Any) -> bool:
+    """Whether it is an amount of US dollars that can be charged."""
     return isinstance(value, Decimal) and value.is_finite() and value >= 0
