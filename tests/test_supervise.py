@@ -511,7 +511,7 @@ def test_a_body_is_cancelled_once_then_abandoned_named_and_counted() -> None:
         assert statuses(outcome) == ["unknown"]
         key = results(outcome)[0].key
         [abandoned] = [event for event in events if event.kind == "call_abandoned"]
-        assert abandoned.fields == {"tool": "stubborn", "key": key}
+        assert abandoned.fields == {"id": "call_1_0", "tool": "stubborn", "key": key}
         assert ABANDONED.names == (f"stubborn {key}",)
         assert len(ABANDONED) == 1
         await until_all_is_over()
@@ -906,7 +906,7 @@ def test_the_parents_deadline_reaches_the_children_before_the_parent(way: str) -
         assert is_sendable_after(outcome)
         ended = [event for event in events if event.kind == "run_ended"]
         assert [event.path[-1] for event in ended] == ["grandchild", "child", "parent"]
-        assert ended[0].fields == {"reason": "deadline", "whose": "parent"}
+        assert (ended[0].fields["reason"], ended[0].fields["whose"]) == ("deadline", "parent")
         assert parent.live_runs == ()
         count = asked(*remits)
         await until_all_is_over()

@@ -190,7 +190,7 @@ class Attempt:
             if usd is None:
                 priced = cost_of(run.config.model.profile, beside.usage, None)
                 beside = msgspec.structs.replace(beside, usd=priced)
-            run.record.write(beside)
+            run.write_charged(beside)
             actual += Amount(tokens=beside.usage.total, usd=beside.usd)
             billed += beside.usage
         overshoot = self._reserved.settle(actual, billed, estimated=row.estimated)
@@ -221,7 +221,7 @@ class Attempt:
         actual = Amount(tokens=billed.total, usd=usd)
         overshoot = self._reserved.settle(actual, billed, estimated=estimated)
         if billed.total or usd:
-            self._run.record.write(Charged(billed, usd, estimated, overshoot=overshoot))
+            self._run.write_charged(Charged(billed, usd, estimated, overshoot=overshoot))
 
     def _estimate(self) -> Usage:
         """What nobody reported: the prompt, and what was seen of the output."""

@@ -17,6 +17,7 @@ EventKind: TypeAlias = Literal[
     "run_started",
     "text",
     "replied",
+    "charged",
     "note_failed",
     "model_retry",
     "call_started",

@@ -52,7 +52,7 @@ async def execute(run: Run) -> Outcome[Any]:
 
     Errors: only cancellation, after the run has been closed and its end journaled (K1).
     """
-    run.emit("run_started", {"steps": run.state.steps})
+    _tell_start(run)
     try:
         outcome = await drive(run)
     except asyncio.CancelledError:
@@ -70,8 +70,34 @@ async def execute(run: Run) -> Outcome[Any]:
         run.halt.close()
         run.budget.close()
         await run.record.release()
-    run.emit("run_ended", {"reason": outcome.reason.value, "whose": outcome.whose})
+    _tell_end(run, outcome)
     return outcome
+
+
+def _tell_start(run: Run) -> None:
+    if run.listeners:
+        run.emit(
+            "run_started",
+            {
+                "name": run.config.name,
+                "model": run.config.model.name,
+                "limits": run.state.limits.to_json(),
+                "steps": run.state.steps,
+            },
+        )
+
+
+def _tell_end(run: Run, outcome: Outcome[Any]) -> None:
+    if run.listeners:
+        run.emit(
+            "run_ended",
+            {
+                "reason": outcome.reason.value,
+                "whose": outcome.whose,
+                "error": outcome.error,
+                "spend": outcome.spend.to_json(),
+            },
+        )
 
 
 async def _ended(run: Run, stop: Stop) -> Outcome[Any]:

@@ -32,6 +32,7 @@ from remit.record import Record
 from remit.resources import Path
 from remit.rows import (
     Asked,
+    Charged,
     Decided,
     Said,
     Vetoed,
@@ -437,6 +438,21 @@ class Run:
         return next(key for key in numbered if key not in keys)
 
     # Telling
+
+    def write_charged(self, row: Charged) -> None:
+        """Record what was billed without a reply, and tell it."""
+        self.record.write(row)
+        if self.listeners:
+            self.emit(
+                "charged",
+                {
+                    "usage": row.usage.to_json(),
+                    "usd": str(row.usd),
+                    "estimated": row.estimated,
+                    "calls": row.calls,
+                    "tokens": row.tokens,
+                },
+            )
 
     def emit(self, kind: EventKind, fields: Mapping[str, Any]) -> None:
         """Tell whoever watches."""

@@ -82,15 +82,18 @@ class EarlyReads:
         if self._halt is not None:
             self._halt.set("cancelled")
         spent, children, overshoot = Totals(), NOTHING, ZERO
+        entered: list[str] = []
         for passage, task in self._begun.values():
             await task
             own, inside = passage.bill_discarded()
+            if passage.entered:
+                entered.append(passage.call.use.id)
             spent += own or Totals()
             children += inside or NOTHING
             overshoot += passage.overshoot
         self._begun = {}
         if spent.calls:
-            self._run.record.write(
+            self._run.write_charged(
                 Charged(
                     Usage(),
                     spent.usd,
@@ -101,7 +104,7 @@ class EarlyReads:
                     overshoot=overshoot,
                 )
             )
-            self._run.emit("read_discarded", {"count": spent.calls})
+            self._run.emit("read_discarded", {"count": spent.calls, "ids": entered})
 
     def _begin(self, use: ToolUse, asked: Asked, index: int) -> None:
         if not self._allowed or self._run.halt.cause is not None:

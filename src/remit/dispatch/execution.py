@@ -20,6 +20,7 @@ from remit.dispatch.results import of_ending
 from remit.errors import ToolError
 from remit.late import STILL_RUNNING
 from remit.messages import Status
+from remit.preview import preview
 from remit.resources import Path
 from remit.rows import Late, Started
 from remit.run import Run
@@ -128,9 +129,7 @@ class Execution:
         run, tool = self._run, self._tool
         code = self._body(self._arguments)
         if run.listeners:
-            run.emit(
-                "call_started", {"id": self._call.use.id, "tool": tool.name, "key": self._frame.key}
-            )
+            run.emit("call_started", {**self._named, "arguments": preview(self._call.arguments)})
         may_be_quick = tool.deterministic and not tool.is_async
         if may_be_quick and run.quick.get(tool.name, False):
             ending, took = run_inline(code)
@@ -145,7 +144,7 @@ class Execution:
                 run.quick[tool.name] = run.loop.time() - began < QUICK_SECONDS
             if attempt == tool.retries or not _worth_retrying(ended):
                 return ended
-            run.emit("call_retry", {"id": self._call.use.id, "attempt": attempt + 1})
+            run.emit("call_retry", {**self._named, "attempt": attempt + 1})
             wakes = run.loop.time() + _RETRY_SECONDS * 2**attempt
             await arrived(run.loop.create_future(), until=min(wakes, self._until), halt=self._halt)
             if self._halt.cause is not None or run.loop.time() >= self._until:
@@ -211,7 +210,7 @@ class Execution:
         return Totals(calls=calls, tokens=tokens, usd=usd), self._frame.inside
 
     def _make_call(self) -> Call[Any]:
-        run, use = self._run, self._call.use
+        run = self._run
         return Call(
             key=self._frame.key,
             run_id=run.state.run_id,
@@ -220,16 +219,18 @@ class Execution:
             deps=run.deps,
             clock=run.loop.time,
             on_progress=lambda message, fraction: run.emit_threadsafe(
-                "call_progress", {"id": use.id, "message": message, "fraction": fraction}
+                "call_progress", {**self._named, "message": message, "fraction": fraction}
             ),
             on_charge=self._frame.charge,
         )
 
+    @property
+    def _named(self) -> dict[str, str]:
+        """The call, as its events name it."""
+        return {"id": self._call.use.id, "tool": self._tool.name, "key": self._frame.key}
+
     def _blocked(self, seconds: float) -> None:
-        self._run.emit(
-            "call_blocked",
-            {"tool": self._tool.name, "key": self._frame.key, "seconds": seconds},
-        )
+        self._run.emit("call_blocked", {**self._named, "seconds": seconds})
 
     def _late(self, ending: Ending) -> None:
         """The end of an abandoned body: kept for whoever repeats the call, never sent (T4)."""

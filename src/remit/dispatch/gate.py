@@ -34,6 +34,7 @@ from remit.late import STILL_RUNNING, known_late
 from remit.messages import Status, Text
 from remit.outcome import Outcome, Reason
 from remit.pending import Allow, Confirm, PolicyRequest, Refuse, Verdict
+from remit.preview import preview_of
 from remit.resources import PROCESS
 from remit.rows import Awaits, Settled
 from remit.run import Run, limit_of
@@ -445,7 +446,8 @@ class Passage:
         key = self.call.key or ""
         if self._tool.effect is not Effect.READ:
             STILL_RUNNING.add(key, self.run.record.store)
-        self.run.emit("call_abandoned", {"tool": self._tool.name, "key": key})
+        named = {"id": self.call.use.id, "tool": self._tool.name, "key": key}
+        self.run.emit("call_abandoned", named)
         self._interrupt(ended)
 
     def _interrupt(self, ended: Ended) -> None:
@@ -503,6 +505,7 @@ class Passage:
                     "key": call.key,
                     "status": result.status.value,
                     "seconds": run.loop.time() - self._asked_at,
+                    "preview": preview_of(result.content),
                 },
             )
 
