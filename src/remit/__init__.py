@@ -7,8 +7,9 @@ enforces. Begin with `Remit`, `tool` and `Limits`; an `Outcome` tells how a run 
 from __future__ import annotations
 
 import importlib
-import logging
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False
+"""True for type checkers, which know the name; `typing` itself is loaded by whoever needs it."""
 
 if TYPE_CHECKING:
     from remit.budget import Amount, Limits, Spend, Totals
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         Settings,
         TextDelta,
     )
+    from remit.models.names import model
     from remit.models.wrapped import AskModel, wrap_model
     from remit.outcome import Outcome, Reason
     from remit.pending import Allow, Confirm, Decision, Pending, PolicyRequest, Refuse, Veto
@@ -118,6 +120,7 @@ __all__ = [
     "Unfinished",
     "Usage",
     "Veto",
+    "model",
     "tool",
     "wrap_model",
 ]
@@ -131,6 +134,7 @@ _HOMES = {
     "remit.live": "Live",
     "remit.messages": "Media Message Opaque Reply Status StopReason Text ToolResult ToolUse Usage",
     "remit.models.base": "BlockDone Chunk Model ModelProfile ModelRequest Price Settings TextDelta",
+    "remit.models.names": "model",
     "remit.models.wrapped": "AskModel wrap_model",
     "remit.outcome": "Outcome Reason",
     "remit.pending": "Allow Confirm Decision Pending PolicyRequest Refuse Veto",
@@ -144,16 +148,15 @@ completion should not wait for a loop that they do not run."""
 
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
-logging.getLogger("remit").addHandler(logging.NullHandler())
+if not TYPE_CHECKING:  # a type checker sees the names above, and no others
 
-
-def __getattr__(name: str) -> Any:
-    """Load a public name on first use (PEP 562)."""
-    module = _HOME.get(name)
-    if module is None:
-        raise AttributeError(f"module 'remit' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(module), name)
-    return value
+    def __getattr__(name: str) -> object:
+        """Load a public name on first use (PEP 562)."""
+        module = _HOME.get(name)
+        if module is None:
+            raise AttributeError(f"module 'remit' has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(module), name)
+        return value
 
 
 def __dir__() -> list[str]:

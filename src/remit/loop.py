@@ -7,13 +7,13 @@ in an `Outcome` whose transcript is valid: a failing journal and a bug of our ow
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 from remit.asking import ask
 from remit.canonical import encode
 from remit.dispatch import answer, settle_early, settle_the_rest
 from remit.errors import Fenced, JournalError
+from remit.log import LOGGER
 from remit.outcome import Outcome, Reason
 from remit.pending import TOKENS
 from remit.plan import Answer, Ask, Leave, Stop, Wait, plan
@@ -24,8 +24,6 @@ from remit.run import Run
 from remit.withdraw import end_inside
 
 __all__ = ["drive", "execute"]
-
-_LOGGER = logging.getLogger("remit")
 
 
 async def drive(run: Run) -> Outcome[Any]:
@@ -60,10 +58,10 @@ async def execute(run: Run) -> Outcome[Any]:
         await _after(run, Stop(Reason.CANCELLED))
         raise
     except JournalError as error:
-        _LOGGER.error("run %s: the journal failed: %s", run.state.run_id, error)  # noqa: TRY400 - the outcome carries it
+        LOGGER.error("run %s: the journal failed: %s", run.state.run_id, error)  # noqa: TRY400 - the outcome carries it
         outcome = await _unrecorded(run, error)
     except Exception as error:
-        _LOGGER.exception("run %s: an error inside remit", run.state.run_id)
+        LOGGER.exception("run %s: an error inside remit", run.state.run_id)
         run.halt.set("cancelled")  # what it left running is not to begin anything
         outcome = await _after(run, Stop(Reason.INTERNAL_ERROR, error=error_words(error)))
     finally:

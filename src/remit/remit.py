@@ -30,6 +30,7 @@ from remit.explained import explained
 from remit.live import Live, content_of, see_through
 from remit.messages import ResultContent
 from remit.models.base import Model, Settings
+from remit.models.names import named
 from remit.outcome import Outcome
 from remit.pending import TOKENS, ConfirmCallback, Decision, Guard, Policy, mint_token, token_hash
 from remit.run import write_decision
@@ -70,7 +71,7 @@ class Changes(TypedDict, total=False):
     """What a copy may have different from its original: every part of a `Remit` but its types."""
 
     name: str
-    model: Model
+    model: Model | str
     limits: Limits
     tools: Iterable[Tool[..., Any]]
     instructions: Instructions
@@ -92,7 +93,8 @@ class Remit(Generic[Deps, Out_co]):
 
     name: str
     """Names it in outcomes, events and budgets; stored runs belong to it."""
-    model: Model
+    model: Model | str
+    """A model, or the name of one, such as `demo:support`: once made, the remit holds the model."""
     limits: Limits
     """What one run may use. There is no default: unlimited is not on offer."""
     tools: Iterable[Tool[..., Any]] = ()
@@ -122,12 +124,14 @@ class Remit(Generic[Deps, Out_co]):
         check_name("name", self.name)
         check_parts(self)
         tools = resolve(self.tools)
-        check_options(self.model, self.limits, self.settings, tools=tools)
+        model = named(self.model)
+        check_options(model, self.limits, self.settings, tools=tools)
         _check_runtime(self.runtime)
+        object.__setattr__(self, "model", model)
         object.__setattr__(self, "tools", tuple(tools.values()))
         config = Config(
             name=self.name,
-            model=self.model,
+            model=model,
             tools=tools,
             specs=tuple(tool.spec for tool in tools.values()),
             instructions=self.instructions,
@@ -154,7 +158,7 @@ class Remit(Generic[Deps, Out_co]):
         run_id: str | None = None,
         deps: Deps | None = None,
         limits: Limits | None = None,
-        model: Model | None = None,
+        model: Model | str | None = None,
         settings: Settings | None = None,
         tags: Mapping[str, str] | None = None,
         detached: bool = False,
@@ -189,7 +193,7 @@ class Remit(Generic[Deps, Out_co]):
         run_id: str | None = None,
         deps: Deps | None = None,
         limits: Limits | None = None,
-        model: Model | None = None,
+        model: Model | str | None = None,
         settings: Settings | None = None,
         tags: Mapping[str, str] | None = None,
         detached: bool = False,
@@ -227,7 +231,7 @@ class Remit(Generic[Deps, Out_co]):
         run_id: str | None = None,
         deps: Deps | None = None,
         limits: Limits | None = None,
-        model: Model | None = None,
+        model: Model | str | None = None,
         settings: Settings | None = None,
         tags: Mapping[str, str] | None = None,
         detached: bool = False,
@@ -343,7 +347,7 @@ class Remit(Generic[Deps, Out_co]):
         `limits` are the child's ceiling; it spends out of its parent. `reserve` sets the whole share aside
         when the call begins. In doubt after a crash the child is resumed, not run again (E1).
         """
-        check_options(self.model, limits, self.settings, tools=self._config.tools)
+        check_options(self._config.model, limits, self.settings, tools=self._config.tools)
 
         async def delegate(arguments: dict[str, Any], call: Call[Any]) -> Outcome[Out_co]:
             started = await self._start(
@@ -390,7 +394,7 @@ class Remit(Generic[Deps, Out_co]):
         run_id: str | None = None,
         deps: Any = None,
         limits: Limits | None = None,
-        model: Model | None = None,
+        model: Model | str | None = None,
         settings: Settings | None = None,
         tags: Mapping[str, str] | None = None,
         detached: bool = False,
@@ -401,7 +405,7 @@ class Remit(Generic[Deps, Out_co]):
         if model is not None or settings is not None:
             config = replace(
                 config,
-                model=config.model if model is None else model,
+                model=config.model if model is None else named(model),
                 settings=config.settings if settings is None else settings,
             )
         if limits is not None or config is not self._config:

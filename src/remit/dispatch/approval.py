@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import secrets
 from datetime import datetime
 from typing import Any
 
 from remit.canonical import arguments_hash, canonical
 from remit.errors import DecisionError
+from remit.log import LOGGER
 from remit.pending import TOKENS, Confirm, Decision, Pending, Verdict, mint_token, token_hash
 from remit.render import error_words
 from remit.rows import Proposed
@@ -21,7 +21,6 @@ from remit.tools import Arguments, Effect, Tool
 
 __all__ = ["approved", "ask_person", "pending_of", "propose", "wanted_by"]
 
-_LOGGER = logging.getLogger("remit")
 _BY_EFFECT = "effect"
 
 
@@ -133,5 +132,5 @@ def _tell_of(run: Run, pending: Pending, ending: Ending | None) -> None:
             why = f"it returned {type(value).__name__}, not a Decision(approve, by)"
         case None:
             why = "it did not end"
-    _LOGGER.warning("run %s: the confirm callback decided nothing", run.state.run_id)
+    LOGGER.warning("run %s: the confirm callback decided nothing", run.state.run_id)
     run.emit("confirm_failed", {"id": pending.id, "tool": pending.tool, "error": why})

@@ -14,11 +14,11 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
+from remit.log import TOOL_LOGGER
+
 __all__ = ["Call"]
 
 Deps = TypeVar("Deps", default=Any)
-
-_LOGGER = logging.getLogger("remit.tool")
 
 
 class _CallLogger(logging.LoggerAdapter[logging.Logger]):
@@ -88,7 +88,7 @@ class Call(Generic[Deps]):
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
         """The `remit.tool` logger; its records carry `run_id` and `call_key`."""
-        return _CallLogger(_LOGGER, {"run_id": self.run_id, "call_key": self.key})
+        return _CallLogger(TOOL_LOGGER, {"run_id": self.run_id, "call_key": self.key})
 
     def progress(self, message: str | None = None, *, fraction: float | None = None) -> None:
         """Tell whoever watches how far it is. `fraction` is clamped to 0..1."""

@@ -1,0 +1,117 @@
+"""The command line as an application: its commands, and what becomes of an error.
+
+A command is a typed function in a module of its own, registered by the path of its import, so that none loads
+what only another needs. Errors of the user are one clear line on stderr; a traceback is a bug of remit.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
+
+from remit import __version__
+from remit.cli import exits
+from remit.cli.options import STDIN
+from remit.cli.streams import complain, tolerant
+from remit.errors import RemitError, RunBusy
+
+__all__ = ["APP", "main"]
+
+
+def _app() -> App:
+    app = App(
+        name="remit",
+        help="Tool loops in production: the model proposes, the harness enforces.",
+        help_epilogue=exits.TABLE,
+        help_format="plaintext",
+        help_formatter="plain",
+        version=__version__,
+        default_parameter=Parameter(negative="", show_default=False),
+    )
+    for name, help_text in (
+        ("run", "Run a prompt to its end: the answer on stdout, what happens on stderr."),
+        ("chat", "Talk: several prompts, one conversation."),
+        ("tools", "Show what the model would see of your tools, and what that costs."),
+        ("demo", "A support desk at work: no key, no network, a real loop."),
+    ):
+        app.command(f"remit.cli.{name}:{name}", name=name, help=help_text)
+    config = App(name="config", help="Settings: what is set, and where.")
+    config.command("remit.cli.config:show", name="show", help="Print every value that is set.")
+    config.command("remit.cli.config:check", name="check", help="Exit with 0 where all is well.")
+    app.command(config)
+    app.command(
+        "remit.cli.completion:completion",
+        name="completion",
+        help="Print the completion script of a shell.",
+    )
+    return app
+
+
+APP: Final = _app()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command that the arguments name. Returns the exit code."""
+    tolerant()
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+        return exits.PIPE_CLOSED
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        command, bound, _ = APP.parse_args(
+            _tokens(arguments), print_error=False, exit_on_error=False, verbose=False
+        )
+        code = command(*bound.args, **bound.kwargs)
+    except CycloptsError as error:
+        complain(_words(error))
+    except RunBusy as error:
+        complain(str(error))
+        return exits.CONFLICT
+    except RemitError as error:
+        complain(str(error))
+    except BrokenPipeError:
+        raise
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    except Exception:  # noqa: BLE001 - the process ends here: a bug has an exit code of its own
+        traceback.print_exc()
+        complain("this is a bug in remit; please report it with the lines above")
+        return exits.BUG
+    else:
+        return code if isinstance(code, int) else exits.OK  # `--help` and the like return nothing
+    return exits.USAGE
+
+
+def _tokens(arguments: Sequence[str]) -> list[str]:
+    """The arguments, with `-` told apart from an unknown option; behind `--` all is text."""
+    tokens = list(arguments)
+    end = tokens.index("--") if "--" in tokens else len(tokens)
+    return [STDIN if token == "-" and i < end else token for i, token in enumerate(tokens)]
+
+
+def _words(error: CycloptsError) -> str:
+    error.verbose = False
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        return (
+            f"unexpected argument {error.unused_tokens[0]!r}: a prompt of several words is one "
+            "argument, in quotes"
+        )
+    return str(error).replace(STDIN, "-")
+
+
+def _forget_stdout() -> None:
+    """Whoever read it has gone: what is left in the buffer is not to be tried again at the exit."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,138 @@
+"""From flags and settings to a remit: either the one that is named, or one put together from parts.
+
+What a remit says of itself holds, until its profile or a flag says otherwise; the defaults of [run] are for
+runs that are put together here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from remit.budget import Limits
+from remit.cli.options import Limit, Who
+from remit.cli.settings import LIMITS, Profile, Setting, Settings, checked
+from remit.cli.targets import AnyRemit, AnyTool, remit_of, tools_of
+from remit.errors import ConfigurationError
+from remit.models.base import Model
+from remit.models.names import KNOWN, model
+from remit.remit import Remit
+
+__all__ = ["flagged", "model_of", "named_remit", "remit_for"]
+
+_SCRIPTED = "scripted:"
+
+
+def remit_for(who: Who, limit: Limit, settings: Settings, directory: Path) -> AnyRemit:
+    """The remit of a run. Errors: `ConfigurationError` for what is wrong or contradicts itself."""
+    flags = flagged(who, limit)
+    if who.remit is None:
+        return _put_together(who, {**settings.run, **flags}, directory)
+    for flag, given in (("--tools", who.tools), ("--instructions", who.instructions)):
+        if given:
+            raise ConfigurationError(
+                f"{flag} and --remit: a remit brings its own; leave one of them out"
+            )
+    remit, profile = named_remit(who.remit, settings, directory)
+    return _changed(remit, {**({} if profile is None else profile.run), **flags})
+
+
+def named_remit(name: str, settings: Settings, directory: Path) -> tuple[AnyRemit, Profile | None]:
+    """The remit of that target, or of the profile of that name. Errors: `ConfigurationError`."""
+    profile = settings.profiles.get(name)
+    if profile is None:
+        try:
+            return remit_of(name, directory), None
+        except ConfigurationError as error:
+            raise _no_profile(name, settings, error) from error
+    try:
+        return remit_of(profile.target.value, profile.target.base or directory), profile
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{profile.target.origin}: remits.{name}: {error}") from error
+
+
+def model_of(setting: Setting) -> Model:
+    """The model of that name; a script is looked for beside the file that names it."""
+    name = setting.value
+    if setting.base is not None and name.startswith(_SCRIPTED):
+        name = f"{_SCRIPTED}{setting.base / name.removeprefix(_SCRIPTED)}"
+    try:
+        return model(name)
+    except ConfigurationError as error:
+        where = "" if setting.origin == "--model" else f"{setting.origin}: "
+        raise ConfigurationError(f"{where}{error}") from error
+
+
+def flagged(who: Who, limit: Limit) -> dict[str, Setting]:
+    """What the flags set, under the keys of [run]."""
+    given = {key: getattr(limit, key) for key in LIMITS}
+    given |= {"model": who.model, "instructions": who.instructions and _text(who.instructions)}
+    return {
+        key: Setting(
+            value if key in ("model", "instructions") else checked(key, value, f"--{key}"),
+            f"--{key}",
+        )
+        for key, value in given.items()
+        if value is not None
+    }
+
+
+def _put_together(who: Who, run: Mapping[str, Setting], directory: Path) -> AnyRemit:
+    if "model" not in run:
+        raise ConfigurationError(
+            f"no model is named: give --model ({' or '.join(KNOWN)}), or set model in [run] of remit.toml"
+        )
+    tools: list[AnyTool] = []
+    for target in who.tools:
+        tools += [tool for tool in tools_of(target, directory) if tool not in tools]
+    return Remit(
+        name="run",
+        model=model_of(run["model"]),
+        instructions=run["instructions"].value if "instructions" in run else "",
+        tools=tools,
+        limits=Limits(**{key: run[key].value for key in LIMITS if key in run}),
+    )
+
+
+def _changed(remit: AnyRemit, run: Mapping[str, Setting]) -> AnyRemit:
+    """A remit with what its profile and the flags say instead."""
+    changes: dict[str, Any] = {}
+    limits = {key: run[key].value for key in LIMITS if key in run}
+    if limits:
+        changes["limits"] = _limits(remit.limits, limits)
+    if "model" in run:
+        changes["model"] = model_of(run["model"])
+    if "instructions" in run:
+        changes["instructions"] = run["instructions"].value
+    return replace(remit, **changes) if changes else remit
+
+
+def _limits(limits: Limits, changes: Mapping[str, Any]) -> Limits:
+    kept = {key: getattr(limits, key) for key in (*LIMITS, "deadline")}
+    return Limits(**{**kept, **changes})
+
+
+def _text(instructions: str) -> str:
+    """What --instructions says, read from a file where it names one."""
+    if not instructions.startswith("@"):
+        return instructions
+    try:
+        return Path(instructions[1:]).read_text("utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"--instructions {instructions}: {error.strerror or error}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"--instructions {instructions}: no UTF-8 text") from error
+
+
+def _no_profile(name: str, settings: Settings, error: ConfigurationError) -> ConfigurationError:
+    """What is no target may be a profile that is misspelt."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, settings.profiles, n=1)
+    if not close:
+        return error
+    return ConfigurationError(f"{error}; there is a profile {close[0]}")

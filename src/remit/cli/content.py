@@ -1,0 +1,98 @@
+"""What is said to the model: an argument, standard input, files.
+
+Errors: `ConfigurationError` for what is neither text nor media; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, TextIO
+
+from remit.errors import ConfigurationError
+from remit.messages import Media, ResultContent, Text
+
+__all__ = ["proper_text", "read_content"]
+
+_MAX_BYTES: Final = 32 * 1024 * 1024
+"""Of standard input or of one file. Far beyond what any model reads, and kept in memory whole."""
+
+_AS_MEDIA: Final = ("image/", "audio/", "video/", "application/pdf")
+_AS_TEXT: Final = ("image/svg+xml",)
+
+
+def read_content(
+    prompt: str | None, files: Sequence[Path], stdin: TextIO, *, from_stdin: bool
+) -> tuple[ResultContent, ...]:
+    """The prompt of a run: the argument, what is piped in, and the files, in this order.
+
+    `from_stdin`: the argument was `-`, and stdin is read even from a terminal.
+    """
+    content: list[ResultContent] = []
+    if prompt is not None:
+        content.append(Text(proper_text(prompt, "the prompt")))
+    if from_stdin or _is_fed(stdin):
+        piped = _decoded(_bounded(stdin), "standard input")
+        if piped.strip():
+            content.append(Text(piped))
+    if not any(isinstance(block, Text) and block.text.strip() for block in content):
+        raise ConfigurationError(
+            'the prompt is empty: say what is to be done, as in remit run "...", or pipe it in'
+        )
+    return (*content, *map(_attached, files))
+
+
+def proper_text(text: str, what: str) -> str:
+    """A text that can be written down; arguments of a program may be any bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(f"{what} is no UTF-8 text") from error
+    return text
+
+
+def _is_fed(stdin: TextIO) -> bool:
+    """Whether somebody pipes something in: a terminal is not waited for unasked, nor /dev/null read."""
+    try:
+        mode = os.fstat(stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def _bounded(stdin: TextIO) -> bytes:
+    piped = stdin.buffer.read(_MAX_BYTES + 1)
+    if len(piped) > _MAX_BYTES:
+        raise ConfigurationError(f"standard input is longer than {_MAX_BYTES:,} bytes")
+    return piped
+
+
+def _decoded(found: bytes, what: str) -> str:
+    try:
+        text = found.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"{what} is no UTF-8 text (byte {error.start:,}); attach an image or a document with -f"
+        ) from error
+    if "\0" in text:
+        raise ConfigurationError(f"{what} is no text: it holds NUL bytes")
+    return text
+
+
+def _attached(path: Path) -> ResultContent:
+    """A file, as media if its name says so, else as text under its name."""
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise ConfigurationError(f"-f {path}: longer than {_MAX_BYTES:,} bytes")
+        found = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"-f {path}: {error.strerror or error}") from error
+    kind = mimetypes.guess_type(path.name)[0] or ""
+    if kind.startswith(_AS_MEDIA) and kind not in _AS_TEXT:
+        if not found:
+            raise ConfigurationError(f"-f {path}: the file is empty")
+        return Media(kind, found, path.name)
+    return Text(f"{path.name}:\n\n{_decoded(found, f'-f {path}')}")

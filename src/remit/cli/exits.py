@@ -1,0 +1,83 @@
+"""Exit codes: how a script learns what became of a command. Stable, and shown by `--help`.
+
+Reasons stand here by their text, so that `--help` can list them without loading the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = [
+    "BUG",
+    "CHECK_FAILED",
+    "CONFLICT",
+    "INTERRUPTED",
+    "OF_REASON",
+    "OK",
+    "PIPE_CLOSED",
+    "TABLE",
+    "TERMINATED",
+    "USAGE",
+]
+
+OK: Final = 0
+CHECK_FAILED: Final = 1
+"""What the command checks does not hold."""
+USAGE: Final = 2
+"""The command line, the configuration or a file that it names is wrong; nothing was sent."""
+CONFLICT: Final = 4
+"""Somebody else has the run."""
+BUG: Final = 70
+"""An error inside remit."""
+INTERRUPTED: Final = 130
+"""128 and the number of SIGINT, as shells count."""
+PIPE_CLOSED: Final = 141
+"""The same with SIGPIPE: whoever read the answer went away."""
+TERMINATED: Final = 143
+"""The same with SIGTERM."""
+
+OF_REASON: Final[Mapping[str, int]] = {
+    "completed": OK,
+    "step_budget": 10,
+    "token_budget": 11,
+    "cost_budget": 12,
+    "deadline": 13,
+    "waiting": 14,
+    "refused": 15,
+    "output_truncated": 16,
+    "context_full": 17,
+    "stalled": 18,
+    "invalid_output": 19,
+    "model_failed": 20,
+    "call_budget": 21,
+    "vetoed": 22,
+    "empty_reply": 23,
+    "unknown_stop": 24,
+    "journal_failed": 25,
+    "internal_error": BUG,
+    "cancelled": INTERRUPTED,
+}
+"""By `Reason`. What SIGTERM has cancelled is `TERMINATED`."""
+
+
+def _table() -> str:
+    ends = sorted((code, reason) for reason, code in OF_REASON.items() if 10 <= code < BUG)
+    return "\n".join(
+        [
+            "Exit codes:",
+            "  0 completed, or nothing to complain of; 1 a check failed; 2 the command line, the",
+            "  configuration or a file is wrong; 4 somebody else has the run",
+            *_wrapped(", ".join(f"{code} {reason}" for code, reason in ends)),
+            "  70 a bug in remit; 130 and 143 cancelled by SIGINT and SIGTERM; 141 the reader went away",
+        ]
+    )
+
+
+def _wrapped(text: str) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(text, 96, initial_indent="  ", subsequent_indent="  ")
+
+
+TABLE: Final = _table()

@@ -1,0 +1,76 @@
+"""Flags that several commands have, as values: the fields are the flags, their docstrings the help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, Literal
+
+from cyclopts import Group, Parameter
+
+__all__ = ["NO_LIMITS", "STDIN", "Display", "Limit", "Who"]
+
+STDIN: Final = "\0stdin"
+"""Stands for `-` while the arguments are parsed. No argument of a program can hold a NUL."""
+
+_LIMITS: Final = Group(
+    "Limits",
+    help="What the run may use. Built in: 12 steps, 100,000 tokens, 300 seconds, no limit to the rest; "
+    "REMIT_RUN_STEPS=9 and remit.toml change that. A remit that is named with --remit brings its own.",
+    sort_key=1,
+)
+_DISPLAY: Final = Group("What is shown on stderr", sort_key=2)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Who:
+    """Who is asked, with which tools."""
+
+    tools: tuple[str, ...] = ()
+    """Tools: FILE.py, FILE.py:NAME, MODULE or MODULE:NAME. Repeat it for more."""
+    remit: str | None = None
+    """A remit in place of --tools, --instructions and limits of yours: FILE.py[:NAME], MODULE[:NAME] or a profile of remit.toml."""
+    model: str | None = None
+    """The model, as PREFIX:NAME: demo:support, or scripted:FILE.json for a script of replies."""
+    instructions: str | None = None
+    """The system text, or @FILE to read it from one."""
+    confirm: str | None = None
+    """Who approves what needs it: ask (you, on the terminal), none (the run waits), or FILE.py:FUNCTION. Without it you are asked where there is a terminal."""
+
+
+@Parameter(name="*", group=_LIMITS)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What the run may use."""
+
+    steps: int | None = None
+    """Replies of the model, each with the calls that it asks for."""
+    tokens: int | None = None
+    """Tokens of prompts and replies, cached ones included."""
+    usd: Decimal | None = None
+    """US dollars; only where the price of the model is known."""
+    calls: int | None = None
+    """Calls of tools."""
+    seconds: float | None = None
+    """Seconds of work; waiting for you does not count."""
+
+
+NO_LIMITS: Final = Limit()
+
+
+@Parameter(name="*", group=_DISPLAY)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Display:
+    """How a run is shown."""
+
+    plain: bool = False
+    """One line for each thing that happens, no status line; so it is where there is no terminal."""
+    quiet: bool = False
+    """Nothing but questions and errors."""
+    verbose: bool = False
+    """Arguments and results too."""
+    no_motion: bool = False
+    """No spinner and no ticking clock."""
+    color: Literal["auto", "always", "never"] = "auto"
+    """Colours; auto heeds NO_COLOR, FORCE_COLOR and TERM=dumb."""

@@ -1,0 +1,131 @@
+"""`remit run`: one prompt, run to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from remit.cli import exits
+from remit.cli.assemble import remit_for
+from remit.cli.content import proper_text, read_content
+from remit.cli.documents import outcome_document, write_document
+from remit.cli.options import NO_LIMITS, STDIN, Display, Limit, Who
+from remit.cli.plain import PlainDisplay
+from remit.cli.settings import read_settings
+from remit.cli.streams import Streams, complain, harmless, own_stdout
+from remit.cli.targets import AnyRemit, function_of
+from remit.errors import ConfigurationError
+from remit.messages import ResultContent
+from remit.outcome import Outcome, Reason
+from remit.store.memory import MemoryStore
+
+__all__ = ["run"]
+
+
+def run(
+    prompt: str | None = None,
+    /,
+    *,
+    who: Who = Who(),
+    run_id: str | None = None,
+    file: Annotated[tuple[Path, ...], Parameter(name=("--file", "-f"))] = (),
+    json: bool = False,
+    jsonl: bool = False,
+    exit_zero: bool = False,
+    limit: Limit = NO_LIMITS,
+    display: Display = Display(),
+) -> int:
+    """Run a prompt to its end: the answer on stdout, what happens on stderr.
+
+    What is piped in is appended to the prompt: git diff | remit run "review this".
+
+    Args:
+        prompt: What is to be done; - or nothing reads it from standard input.
+        run_id: Names the run: started again under the same id it is not run twice.
+        file: Attach a file: an image, a sound, a PDF or a text. Repeat it for more.
+        json: Answer with one JSON document: text, reason, spend.
+        jsonl: Answer with one JSON line for each event, the outcome last.
+        exit_zero: Exit with 0 however the run ended.
+    """
+    _refuse_contradictions(display, json=json, jsonl=jsonl)
+    with own_stdout() as streams:
+        directory = Path.cwd()
+        remit = remit_for(who, limit, read_settings(directory, os.environ), directory)
+        said = None if prompt == STDIN else prompt
+        content = read_content(said, file, streams.input, from_stdin=prompt == STDIN)
+        shown = PlainDisplay(streams, quiet=display.quiet)
+        remit = confirming(remit, who.confirm, shown, directory)
+        if run_id is not None:
+            proper_text(run_id, "--run-id")
+        outcome = asyncio.run(_watched(remit, content, run_id, shown))
+        if json:
+            write_document(outcome_document(outcome), streams.answer)
+        else:
+            answer(outcome, streams)
+        if outcome.reason is Reason.WAITING:
+            complain(waiting_advice(outcome, remit))
+    return exits.OK if exit_zero else exits.OF_REASON[outcome.reason]
+
+
+def confirming(
+    remit: AnyRemit, confirm: str | None, shown: PlainDisplay, directory: Path
+) -> AnyRemit:
+    """A remit with whoever approves. What the remit brings stands, unless --confirm says otherwise."""
+    if confirm is None:
+        if remit.confirm is None and shown.can_ask:
+            return replace(remit, confirm=shown.confirm)
+        return remit
+    if confirm == "none":
+        return replace(remit, confirm=None)
+    if confirm == "ask":
+        if not shown.can_ask:
+            raise ConfigurationError("--confirm ask: there is no terminal to ask on")
+        return replace(remit, confirm=shown.confirm)
+    return replace(remit, confirm=function_of(confirm, directory))
+
+
+def answer(outcome: Outcome[Any], streams: Streams) -> None:
+    """The answer, as text: what the model said last."""
+    if not outcome.text:
+        return
+    text = harmless(outcome.text) if streams.answer.isatty() else outcome.text
+    print(text.removesuffix("\n"), file=streams.answer, flush=True)
+
+
+def waiting_advice(outcome: Outcome[Any], remit: AnyRemit) -> str:
+    """What can be done about a run that waits: the truth, by where it is kept."""
+    waits = ", ".join(f"{each.tool} ({each.summary})" for each in outcome.pending)
+    if isinstance(remit.store, MemoryStore):
+        return (
+            f"it waits for a decision: {waits}. It was kept in memory and ends with this command; "
+            "run it on a terminal, or with --confirm FILE.py:FUNCTION"
+        )
+    return (
+        f"it waits for a decision: {waits}. It is kept in the store of {remit.name!r}: decide and "
+        f"resume run {outcome.run_id} in code that holds it"
+    )
+
+
+async def _watched(
+    remit: AnyRemit, content: tuple[ResultContent, ...], run_id: str | None, shown: PlainDisplay
+) -> Outcome[Any]:
+    async with remit.stream(content, run_id=run_id) as live:
+        async for event in live:
+            shown.hear(event)
+    shown.end(live.outcome)
+    return live.outcome
+
+
+def _refuse_contradictions(display: Display, *, json: bool, jsonl: bool) -> None:
+    """Errors: `ConfigurationError`."""
+    for first, second, both in (
+        ("--json", "--jsonl", json and jsonl),
+        ("--quiet", "--verbose", display.quiet and display.verbose),
+    ):
+        if both:
+            raise ConfigurationError(f"{first} and {second} contradict each other: leave one out")

@@ -1,0 +1,295 @@
+"""Settings of the command line: files and environment, each value with where it comes from.
+
+    remit.toml        found upwards from where the command is called
+    pyproject.toml    the same, its table [tool.remit]
+    config.toml       the user's own, in ~/.config/remit or $XDG_CONFIG_HOME/remit
+    REMIT_RUN_STEPS   the environment, one variable for each key of [run]
+
+What stands nearer wins: a flag, then the environment, remit.toml, pyproject.toml, the user's file, and last
+what is built in. A file is data: it starts no program and names no key, and what a profile points to is
+imported only when somebody names that profile. These are defaults of the command line, never of the
+library, which has none.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, Final, cast
+
+from remit.errors import ConfigurationError
+
+__all__ = ["BUILT_IN", "LIMITS", "Profile", "Setting", "Settings", "checked", "read_settings"]
+
+FILE: Final = "remit.toml"
+_PREFIX: Final = "REMIT_RUN_"
+
+BUILT_IN: Final[Mapping[str, Any]] = {"steps": 12, "tokens": 100_000, "seconds": 300.0}
+"""What a run on the command line may use where nobody says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value, and where it comes from."""
+
+    value: Any
+    origin: str
+    """A file as the user would name it, a variable of the environment, or `built in`."""
+    base: Path | None = None
+    """Directory of the file it stands in; paths in it begin there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """`[remits.NAME]`: a remit to be named on the command line."""
+
+    name: str
+    target: Setting
+    run: Mapping[str, Setting]
+    """What it changes of the remit: limits, model, instructions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that is set, nearest first where several say it."""
+
+    run: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    profiles: Mapping[str, Profile] = field(default_factory=dict[str, Profile])
+
+    def items(self) -> Iterator[tuple[str, Setting]]:
+        """Every value under its full name, as it stands in a file."""
+        for key, setting in self.run.items():
+            yield f"run.{key}", setting
+        for profile in self.profiles.values():
+            yield f"remits.{profile.name}.target", profile.target
+            for key, setting in profile.run.items():
+                yield f"remits.{profile.name}.{key}", setting
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+def _whole(value: object) -> int:
+    number = int(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int) or number <= 0:
+        raise ValueError
+    return number
+
+
+def _seconds(value: object) -> float:
+    number = float(_number(value))
+    if not 0 < number < float("inf"):
+        raise ValueError
+    return number
+
+
+def _money(value: object) -> Decimal:
+    amount = _number(value)
+    if not amount.is_finite() or amount <= 0:
+        raise ValueError
+    return amount
+
+
+def _number(value: object) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        raise ValueError
+    return Decimal(str(value) if isinstance(value, float) else value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return value
+
+
+def _instructions(value: object) -> str:
+    text = _text(value)
+    if text.startswith("@"):
+        raise ValueError  # a file that came with a project is not to pick a file that is sent away
+    return text
+
+
+_WHOLE: Final = (_whole, "a whole number above zero")
+_KEYS: Final[Mapping[str, tuple[Callable[[object], Any], str]]] = {
+    "model": (_text, "a name such as demo:support"),
+    "instructions": (_instructions, "the text itself (@FILE is for the command line alone)"),
+    "steps": _WHOLE,
+    "tokens": _WHOLE,
+    "usd": (_money, "an amount of US dollars above zero, such as 0.25"),
+    "calls": _WHOLE,
+    "seconds": (_seconds, "a number of seconds above zero"),
+}
+"""The keys of [run], and of a profile beside its target."""
+
+LIMITS: Final = ("steps", "tokens", "usd", "calls", "seconds")
+"""Those of them that are limits."""
+
+
+def checked(key: str, value: object, where: str) -> Any:
+    """A value of `[run]`, read. Errors: `ConfigurationError` that begins with where it stands."""
+    read, expected = _KEYS[key]
+    try:
+        return read(value)
+    except (ValueError, InvalidOperation, OverflowError):
+        shown = value if isinstance(value, Decimal) else repr(value)
+        raise ConfigurationError(f"{where}: {shown} is not {expected}") from None
+
+
+# --- sources -------------------------------------------------------------------------------------
+
+
+def read_settings(directory: Path, environ: Mapping[str, str]) -> Settings:
+    """Everything that is set for a command called in `directory`, built-in limits included.
+
+    Errors: `ConfigurationError` that names the file and the key.
+    """
+    layers = [_environment(environ)]
+    layers += [_file(path) for path in _files(directory, environ)]
+    layers.append(_Layer({key: Setting(value, "built in") for key, value in BUILT_IN.items()}, {}))
+    run: dict[str, Setting] = {}
+    remits: dict[str, dict[str, Setting]] = {}
+    for layer in reversed(layers):
+        run |= layer.run
+        for name, values in layer.remits.items():
+            remits.setdefault(name, {}).update(values)
+    return Settings(
+        {key: run[key] for key in _KEYS if key in run},
+        {name: _profile(name, values) for name, values in sorted(remits.items())},
+    )
+
+
+def _profile(name: str, values: Mapping[str, Setting]) -> Profile:
+    if "target" not in values:
+        origin = next(iter(values.values())).origin
+        raise ConfigurationError(
+            f'{origin}: [remits.{name}] has no target, such as target = "shop.py:{name}"'
+        )
+    run = {key: values[key] for key in _KEYS if key in values}
+    return Profile(name, values["target"], run)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """What one source says."""
+
+    run: Mapping[str, Setting]
+    remits: Mapping[str, Mapping[str, Setting]]
+
+
+def _files(directory: Path, environ: Mapping[str, str]) -> Iterator[Path]:
+    """The files that are there, nearest first."""
+    places = [directory, *directory.parents]
+    for name in (FILE, "pyproject.toml"):
+        yield from [place / name for place in places if _is_ours(place / name)][:1]
+    home = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or Path.home()) / ".config"
+    own = Path(home) / "remit" / "config.toml"
+    if own.is_file():
+        yield own
+
+
+def _is_ours(path: Path) -> bool:
+    if path.name == FILE:
+        return path.is_file()
+    # Other tools' files are none of our business: they are read only where they speak of us.
+    return path.is_file() and b"tool.remit" in _read(path)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{_shown(path)}: {error.strerror or error}") from error
+
+
+def _file(path: Path) -> _Layer:
+    where = _shown(path)
+    try:
+        table = tomllib.loads(_read(path).decode(), parse_float=Decimal)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{where}: {error}") from error
+    if path.name == "pyproject.toml":
+        table = _table(table.get("tool", {}), where, "[tool]")
+        table = _table(table.get("remit", {}), where, "[tool.remit]")
+    _refuse_unknown(table, ("run", "remits"), where, "")
+    run = _table(table.get("run", {}), where, "[run]")
+    remits = _table(table.get("remits", {}), where, "[remits]")
+    return _Layer(
+        _run(run, where, "run", path.parent),
+        {
+            name: _remit(_table(values, where, f"[remits.{name}]"), where, name, path.parent)
+            for name, values in remits.items()
+        },
+    )
+
+
+def _run(table: Mapping[str, Any], where: str, prefix: str, base: Path) -> dict[str, Setting]:
+    _refuse_unknown(table, _KEYS, where, prefix)
+    return {
+        key: Setting(checked(key, value, f"{where}: {prefix}.{key}"), where, base)
+        for key, value in table.items()
+    }
+
+
+def _remit(table: Mapping[str, Any], where: str, name: str, base: Path) -> dict[str, Setting]:
+    prefix = f"remits.{name}"
+    _refuse_unknown(table, ("target", *_KEYS), where, prefix)
+    values = dict(table)
+    target = values.pop("target", None)
+    settings = _run(values, where, prefix, base)
+    if target is not None:
+        if not isinstance(target, str) or not target.strip():
+            raise ConfigurationError(
+                f'{where}: {prefix}.target: {target!r} is no target such as "shop.py:{name}"'
+            )
+        settings["target"] = Setting(target, where, base)
+    return settings
+
+
+def _environment(environ: Mapping[str, str]) -> _Layer:
+    run: dict[str, Setting] = {}
+    variables = {f"{_PREFIX}{key.upper()}": key for key in _KEYS}
+    for variable, value in environ.items():
+        if not variable.startswith(_PREFIX) or not value:
+            continue  # an empty one is as good as none
+        if variable not in variables:
+            raise ConfigurationError(
+                f"the environment sets {variable}, which is no setting{_near(variable, variables)}"
+            )
+        key = variables[variable]
+        run[key] = Setting(checked(key, value, variable), variable)
+    return _Layer(run, {})
+
+
+def _table(value: object, where: str, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{where}: {name} is a table, not {value!r}")
+    return cast("dict[str, Any]", value)
+
+
+def _refuse_unknown(
+    table: Mapping[str, Any], known: Mapping[str, Any] | tuple[str, ...], where: str, prefix: str
+) -> None:
+    for key in table:
+        if key not in known:
+            full = f"{prefix}.{key}" if prefix else key
+            raise ConfigurationError(f"{where}: unknown key {full}{_near(key, known)}")
+
+
+def _near(name: str, known: Mapping[str, Any] | tuple[str, ...]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else f"; known are {', '.join(known)}"
+
+
+def _shown(path: Path) -> str:
+    """A path as the user would name it."""
+    try:
+        relative = os.path.relpath(path)
+    except ValueError:  # on another drive
+        return str(path)
+    return str(path) if relative.startswith("..") else relative

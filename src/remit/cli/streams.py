@@ -1,0 +1,104 @@
+"""Who may write where: stdout carries the answer and nothing else.
+
+Tools print, libraries print, programs that a tool starts print. While a command works, their stdout is
+our stderr; the real one is handed to the few functions that write the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, TextIO
+
+__all__ = ["Streams", "complain", "harmless", "own_stdout", "tolerant"]
+
+_STDOUT: Final = 1
+_CONTROLS: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Where a command reads and writes."""
+
+    answer: TextIO
+    """The stdout that the command was started with."""
+    notes: TextIO
+    """stderr: progress, questions, notices."""
+    input: TextIO
+    """stdin."""
+
+
+@contextlib.contextmanager
+def own_stdout() -> Iterator[Streams]:
+    """Keep stdout for the answer: whatever else is printed, in this process or below, goes to stderr."""
+    if _descriptor(sys.stdout) == _STDOUT and _descriptor(sys.stderr) is not None:
+        with _moved_descriptor() as answer:
+            yield Streams(answer, sys.stderr, sys.stdin)
+        return
+    answer = sys.stdout  # somebody stands between: a test, a notebook
+    with contextlib.redirect_stdout(sys.stderr):
+        yield Streams(answer, sys.stderr, sys.stdin)
+
+
+@contextlib.contextmanager
+def _moved_descriptor() -> Iterator[TextIO]:
+    sys.stdout.flush()
+    saved = os.dup(_STDOUT)
+    os.dup2(sys.stderr.fileno(), _STDOUT)
+    try:
+        with open(
+            saved, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors, closefd=False
+        ) as answer:
+            yield answer
+    finally:
+        sys.stdout.flush()
+        os.dup2(saved, _STDOUT)
+        os.close(saved)
+
+
+def _descriptor(stream: TextIO) -> int | None:
+    try:
+        return stream.fileno()
+    except (OSError, ValueError):  # it is in memory, or closed
+        return None
+
+
+def tolerant() -> None:
+    """Have streams that are there and take every text.
+
+    A process may be started without them, and `print` to a missing stderr would land on stdout. Half a
+    surrogate pair from a model, or an accent in a C locale, is written as an escape.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - it lives as long as the process
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def complain(text: str) -> None:
+    """One notice of ours on stderr. Nobody there to read it is no error."""
+    with contextlib.suppress(BrokenPipeError):
+        print(f"remit: {harmless(text)}", file=sys.stderr)
+
+
+def harmless(text: str) -> str:
+    """A text from elsewhere, as a terminal may be shown it: control characters are written out.
+
+    Escape sequences would otherwise recolour, overwrite or retitle what surrounds them, and marks of
+    direction turn it round.
+    """
+    return _CONTROLS.sub(_written_out, text.replace("\r\n", "\n"))
+
+
+def _written_out(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"

@@ -1,0 +1,63 @@
+"""The model of the demonstrations: it plays a fixed part, whoever asks and as often as they like.
+
+`demo:support` looks after one late order with the tools of `remit.demo`. A real model is named in its
+place, and decides for itself.
+"""
+
+from __future__ import annotations
+
+from remit.errors import ConfigurationError
+from remit.messages import Status
+from remit.models.base import Model, ModelRequest
+from remit.models.scripted import Item, ScriptedModel
+from remit.transcript import Transcript
+
+__all__ = ["demo_model"]
+
+_LATENCY = 0.15
+"""Seconds before each reply, so that there is something to watch."""
+
+
+def demo_model(name: str) -> Model:
+    """Errors: `ConfigurationError` for another name than `support`."""
+    if name != "support":
+        raise ConfigurationError(
+            f"model 'demo:{name}': the one part that there is to play is demo:support"
+        )
+    return ScriptedModel(_support, name="demo:support", latency=_LATENCY)
+
+
+def _support(transcript: Transcript, _: ModelRequest) -> Item:
+    """The next turn, counted from the last thing that the customer said."""
+    turn = 0
+    for message in reversed(transcript):
+        if message.role == "user" and not message.tool_results:
+            break
+        turn += message.role == "assistant"
+    return _SUPPORT[min(turn, len(_SUPPORT) - 1)]
+
+
+def _farewell(transcript: Transcript) -> Item:
+    """The last answer, by what became of the refund."""
+    results = transcript[-1].tool_results
+    paid = bool(results) and results[0].status is Status.OK
+    return "Order 1042 is in transit. It was promised for Monday and comes on Thursday. " + (
+        "I have refunded the shipping, 4.90 EUR."
+        if paid
+        else "A refund of the shipping was not approved."
+    )
+
+
+_SUPPORT: tuple[Item, ...] = (
+    [
+        "I look at the order and at what was paid for it.",
+        ("get_order_status", {"order_id": "1042"}),
+        ("get_payment_history", {"order_id": "1042"}),
+    ],
+    ["The carrier did not answer. I ask again.", ("get_order_status", {"order_id": "1042"})],
+    [
+        "It is late. I propose to refund the shipping.",
+        ("refund", {"order_id": "1042", "amount": "4.90"}),
+    ],
+    _farewell,
+)
