@@ -14,13 +14,13 @@ RUN := $(BIN)/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format format-check types layers mutants bench pins clean
+.PHONY: help demo test lint format format-check types layers mutants bench completions pins clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.runtime ## run the support desk: scripted model, real loop
-	$(RUN) examples/support_desk.py
+	$(BIN)/remit demo
 
 test: $(VENV)/.dev ## run the tests; ARGS="-k slots" picks some
 	$(RUN) -m pytest $(ARGS)
@@ -46,6 +46,10 @@ mutants: $(VENV)/.dev ## every promise has a sabotage, and a test that notices i
 
 bench: $(VENV)/.runtime ## timings: to be compared, not to be passed
 	$(RUN) benchmarks/loop.py $(ARGS)
+	$(RUN) benchmarks/cli.py
+
+completions: $(VENV)/.dev ## write the completion scripts anew, from the command line as it is
+	$(RUN) scripts/completions.py
 
 pins: ## resolve requirements/*.txt anew
 	$(MAKE) --no-print-directory VENV=.venvs/pins .venvs/pins/.created

@@ -288,6 +288,11 @@ class Remit(Generic[Deps, Out_co]):
         return await (await activation.cancel(self._config, host, run_id)).task
 
     @property
+    def offered(self) -> tuple[Tool[..., Any], ...]:
+        """Every tool that the model is offered, in the order in which they are sent; remit's own included."""
+        return tuple(self._config.tools.values())
+
+    @property
     def live_runs(self) -> tuple[str, ...]:
         """Ids of the runs of this store that this process executes now."""
         return activation.live_runs(self.store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from remit import __version__
@@ -13,15 +14,24 @@ def main() -> None:
     """Run the command that the arguments name, and exit with its code."""
     match sys.argv[1:]:
         case ["--version"]:
-            print(f"remit {__version__}")
+            _say(f"remit {__version__}\n")
         case ["completion", ("bash" | "zsh" | "fish") as shell]:
             from remit.cli.scripts import script
 
-            print(script(shell), end="")
+            _say(script(shell))
         case arguments:
             from remit.cli.app import main as run
 
             sys.exit(run(arguments))
+
+
+def _say(text: str) -> None:
+    """Write to stdout; that nobody reads it is no error."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else the exit would try again, and complain
 
 
 if __name__ == "__main__":

@@ -11,17 +11,55 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from remit import __version__
 from remit.cli import exits
+from remit.cli.help import Pages
 from remit.cli.options import STDIN
 from remit.cli.streams import complain, tolerant
 from remit.errors import RemitError, RunBusy
 
 __all__ = ["APP", "main"]
+
+
+class _Command(NamedTuple):
+    """A command: what is typed, where its function lives, and what the help says of it."""
+
+    path: str
+    home: str
+    usage: str
+    help: str
+    epilogue: str = ""
+
+
+_COMMANDS: Final = (
+    _Command(
+        "run", "remit.cli.run:run", "[PROMPT] [FLAGS]", "Run a prompt to its end.", exits.TABLE
+    ),
+    _Command(
+        "tools",
+        "remit.cli.tools:tools",
+        "[TARGET] [FLAGS]",
+        "Show what the model would see of your tools.",
+    ),
+    _Command(
+        "demo",
+        "remit.cli.demo:demo",
+        "[FLAGS]",
+        "Watch a support desk at work: no key, no network.",
+    ),
+    _Command("config show", "remit.cli.config:show", "[FLAGS]", "Print every value that is set."),
+    _Command("config check", "remit.cli.config:check", "", "Exit with 0 where all can be read."),
+    _Command(
+        "completion",
+        "remit.cli.completion:completion",
+        "bash|zsh|fish [--install]",
+        "Print the completion script of a shell.",
+    ),
+)
 
 
 def _app() -> App:
@@ -30,26 +68,21 @@ def _app() -> App:
         help="Tool loops in production: the model proposes, the harness enforces.",
         help_epilogue=exits.TABLE,
         help_format="plaintext",
-        help_formatter="plain",
+        help_formatter=Pages(),
         version=__version__,
         default_parameter=Parameter(negative="", show_default=False),
     )
-    for name, help_text in (
-        ("run", "Run a prompt to its end: the answer on stdout, what happens on stderr."),
-        ("chat", "Talk: several prompts, one conversation."),
-        ("tools", "Show what the model would see of your tools, and what that costs."),
-        ("demo", "A support desk at work: no key, no network, a real loop."),
-    ):
-        app.command(f"remit.cli.{name}:{name}", name=name, help=help_text)
-    config = App(name="config", help="Settings: what is set, and where.")
-    config.command("remit.cli.config:show", name="show", help="Print every value that is set.")
-    config.command("remit.cli.config:check", name="check", help="Exit with 0 where all is well.")
+    config = App(name="config", help="See what is set, and where.", help_epilogue="")
     app.command(config)
-    app.command(
-        "remit.cli.completion:completion",
-        name="completion",
-        help="Print the completion script of a shell.",
-    )
+    for command in _COMMANDS:
+        group, _, name = command.path.rpartition(" ")
+        (config if group else app).command(
+            command.home,
+            name=name,
+            help=command.help,
+            usage=f"remit {command.path} {command.usage}",
+            help_epilogue=command.epilogue,
+        )
     return app
 
 

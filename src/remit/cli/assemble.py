@@ -7,7 +7,6 @@ runs that are put together here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +105,7 @@ def _changed(remit: AnyRemit, run: Mapping[str, Setting]) -> AnyRemit:
         changes["model"] = model_of(run["model"])
     if "instructions" in run:
         changes["instructions"] = run["instructions"].value
-    return replace(remit, **changes) if changes else remit
+    return remit.replace(**changes) if changes else remit
 
 
 def _limits(limits: Limits, changes: Mapping[str, Any]) -> Limits:

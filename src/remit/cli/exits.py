@@ -62,22 +62,22 @@ OF_REASON: Final[Mapping[str, int]] = {
 
 
 def _table() -> str:
-    ends = sorted((code, reason) for reason, code in OF_REASON.items() if 10 <= code < BUG)
+    ends = [f"{code} {reason}" for reason, code in OF_REASON.items() if 10 <= code < BUG]
+    ends.sort(key=lambda end: int(end.split()[0]))
+    rows = [ends[i : i + 3] for i in range(0, len(ends), 3)]
     return "\n".join(
         [
             "Exit codes:",
-            "  0 completed, or nothing to complain of; 1 a check failed; 2 the command line, the",
-            "  configuration or a file is wrong; 4 somebody else has the run",
-            *_wrapped(", ".join(f"{code} {reason}" for code, reason in ends)),
-            "  70 a bug in remit; 130 and 143 cancelled by SIGINT and SIGTERM; 141 the reader went away",
+            "  0    completed, or nothing to complain of",
+            "  1    a check failed",
+            "  2    the command line, the configuration or a file that it names is wrong",
+            "  4    somebody else has the run",
+            *("  " + "".join(f"{end:<22}" for end in row).rstrip() for row in rows),
+            "  70   a bug in remit",
+            "  130, 143  cancelled by SIGINT, by SIGTERM",
+            "  141  whoever read the answer went away",
         ]
     )
-
-
-def _wrapped(text: str) -> list[str]:
-    import textwrap
-
-    return textwrap.wrap(text, 96, initial_indent="  ", subsequent_indent="  ")
 
 
 TABLE: Final = _table()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from cyclopts import Group, Parameter
 
-__all__ = ["NO_LIMITS", "STDIN", "Display", "Limit", "Who"]
+__all__ = ["STDIN", "Display", "Limit", "Who"]
 
 STDIN: Final = "\0stdin"
 """Stands for `-` while the arguments are parsed. No argument of a program can hold a NUL."""
@@ -27,15 +27,15 @@ _DISPLAY: Final = Group("What is shown on stderr", sort_key=2)
 class Who:
     """Who is asked, with which tools."""
 
-    tools: tuple[str, ...] = ()
+    tools: Annotated[tuple[str, ...], Parameter(metavar="TARGET")] = ()
     """Tools: FILE.py, FILE.py:NAME, MODULE or MODULE:NAME. Repeat it for more."""
-    remit: str | None = None
+    remit: Annotated[str | None, Parameter(metavar="TARGET")] = None
     """A remit in place of --tools, --instructions and limits of yours: FILE.py[:NAME], MODULE[:NAME] or a profile of remit.toml."""
-    model: str | None = None
+    model: Annotated[str | None, Parameter(metavar="NAME")] = None
     """The model, as PREFIX:NAME: demo:support, or scripted:FILE.json for a script of replies."""
-    instructions: str | None = None
+    instructions: Annotated[str | None, Parameter(metavar="TEXT")] = None
     """The system text, or @FILE to read it from one."""
-    confirm: str | None = None
+    confirm: Annotated[str | None, Parameter(metavar="WHO")] = None
     """Who approves what needs it: ask (you, on the terminal), none (the run waits), or FILE.py:FUNCTION. Without it you are asked where there is a terminal."""
 
 
@@ -44,19 +44,16 @@ class Who:
 class Limit:
     """What the run may use."""
 
-    steps: int | None = None
+    steps: Annotated[int | None, Parameter(metavar="N")] = None
     """Replies of the model, each with the calls that it asks for."""
-    tokens: int | None = None
+    tokens: Annotated[int | None, Parameter(metavar="N")] = None
     """Tokens of prompts and replies, cached ones included."""
-    usd: Decimal | None = None
+    usd: Annotated[Decimal | None, Parameter(metavar="X")] = None
     """US dollars; only where the price of the model is known."""
-    calls: int | None = None
+    calls: Annotated[int | None, Parameter(metavar="N")] = None
     """Calls of tools."""
-    seconds: float | None = None
+    seconds: Annotated[float | None, Parameter(metavar="S")] = None
     """Seconds of work; waiting for you does not count."""
-
-
-NO_LIMITS: Final = Limit()
 
 
 @Parameter(name="*", group=_DISPLAY)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,17 +13,18 @@ from remit.cli import exits
 from remit.cli.assemble import remit_for
 from remit.cli.content import proper_text, read_content
 from remit.cli.documents import outcome_document, write_document
-from remit.cli.options import NO_LIMITS, STDIN, Display, Limit, Who
+from remit.cli.options import STDIN, Display, Limit, Who
 from remit.cli.plain import PlainDisplay
 from remit.cli.settings import read_settings
 from remit.cli.streams import Streams, complain, harmless, own_stdout
 from remit.cli.targets import AnyRemit, function_of
 from remit.errors import ConfigurationError
 from remit.messages import ResultContent
+from remit.models.names import named
 from remit.outcome import Outcome, Reason
 from remit.store.memory import MemoryStore
 
-__all__ = ["run"]
+__all__ = ["answer", "confirming", "run", "waiting_advice", "watched"]
 
 
 def run(
@@ -32,12 +32,12 @@ def run(
     /,
     *,
     who: Who = Who(),
-    run_id: str | None = None,
+    run_id: Annotated[str | None, Parameter(metavar="ID")] = None,
     file: Annotated[tuple[Path, ...], Parameter(name=("--file", "-f"))] = (),
     json: bool = False,
     jsonl: bool = False,
     exit_zero: bool = False,
-    limit: Limit = NO_LIMITS,
+    limit: Limit = Limit(),
     display: Display = Display(),
 ) -> int:
     """Run a prompt to its end: the answer on stdout, what happens on stderr.
@@ -62,7 +62,7 @@ def run(
         remit = confirming(remit, who.confirm, shown, directory)
         if run_id is not None:
             proper_text(run_id, "--run-id")
-        outcome = asyncio.run(_watched(remit, content, run_id, shown))
+        outcome = asyncio.run(watched(remit, content, run_id, shown))
         if json:
             write_document(outcome_document(outcome), streams.answer)
         else:
@@ -78,15 +78,15 @@ def confirming(
     """A remit with whoever approves. What the remit brings stands, unless --confirm says otherwise."""
     if confirm is None:
         if remit.confirm is None and shown.can_ask:
-            return replace(remit, confirm=shown.confirm)
+            return remit.replace(confirm=shown.confirm)
         return remit
     if confirm == "none":
-        return replace(remit, confirm=None)
+        return remit.replace(confirm=None)
     if confirm == "ask":
         if not shown.can_ask:
             raise ConfigurationError("--confirm ask: there is no terminal to ask on")
-        return replace(remit, confirm=shown.confirm)
-    return replace(remit, confirm=function_of(confirm, directory))
+        return remit.replace(confirm=shown.confirm)
+    return remit.replace(confirm=function_of(confirm, directory))
 
 
 def answer(outcome: Outcome[Any], streams: Streams) -> None:
@@ -111,10 +111,12 @@ def waiting_advice(outcome: Outcome[Any], remit: AnyRemit) -> str:
     )
 
 
-async def _watched(
+async def watched(
     remit: AnyRemit, content: tuple[ResultContent, ...], run_id: str | None, shown: PlainDisplay
 ) -> Outcome[Any]:
+    model = named(remit.model)
     async with remit.stream(content, run_id=run_id) as live:
+        shown.begin(run_id or live.run_id, remit.name, model.name, remit.limits)
         async for event in live:
             shown.hear(event)
     shown.end(live.outcome)

@@ -11,7 +11,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Final, TextIO
 
@@ -36,7 +36,7 @@ class Streams:
 
 
 @contextlib.contextmanager
-def own_stdout() -> Iterator[Streams]:
+def own_stdout() -> Generator[Streams]:
     """Keep stdout for the answer: whatever else is printed, in this process or below, goes to stderr."""
     if _descriptor(sys.stdout) == _STDOUT and _descriptor(sys.stderr) is not None:
         with _moved_descriptor() as answer:
@@ -48,7 +48,7 @@ def own_stdout() -> Iterator[Streams]:
 
 
 @contextlib.contextmanager
-def _moved_descriptor() -> Iterator[TextIO]:
+def _moved_descriptor() -> Generator[TextIO]:
     sys.stdout.flush()
     saved = os.dup(_STDOUT)
     os.dup2(sys.stderr.fileno(), _STDOUT)
@@ -74,14 +74,15 @@ def tolerant() -> None:
     """Have streams that are there and take every text.
 
     A process may be started without them, and `print` to a missing stderr would land on stdout. Half a
-    surrogate pair from a model, or an accent in a C locale, is written as an escape.
+    surrogate pair from a model, or an accent in a C locale, is written as an escape; bytes that are no
+    text are read, to be refused where they are used.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - it lives as long as the process
-        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace" if mode == "w" else "surrogateescape")
 
 
 def complain(text: str) -> None:

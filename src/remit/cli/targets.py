@@ -122,9 +122,12 @@ class _Named:
 
 
 def _tools_in(module: ModuleType, place: str) -> list[AnyTool]:
-    found = {id(value): value for value in _public(module).values() if isinstance(value, Tool)}
-    if found:
-        return [cast("AnyTool", tool) for tool in found.values()]
+    tools: list[AnyTool] = []
+    for value in _public(module).values():
+        if isinstance(value, Tool) and value not in tools:
+            tools.append(cast("AnyTool", value))
+    if tools:
+        return tools
     functions = [
         name
         for name, value in _public(module).items()

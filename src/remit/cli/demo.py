@@ -1,0 +1,75 @@
+"""`remit demo`: the support desk of `remit.demo` at work, with what to look at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from remit import demo as shop
+from remit.budget import Limits
+from remit.cli import exits
+from remit.cli.options import Display
+from remit.cli.plain import PlainDisplay
+from remit.cli.run import answer, watched
+from remit.cli.streams import Streams, own_stdout
+from remit.messages import Text
+from remit.outcome import Outcome
+from remit.pending import ConfirmCallback, Decision, Pending
+from remit.transcript import Transcript
+
+__all__ = ["demo"]
+
+_INTRODUCTION = """\
+A support desk. The model is scripted: it plays a fixed part, and nothing is asked of a provider. The
+loop, the tools, the approval and the limits are real.
+
+customer: {question}
+"""
+
+
+def demo(*, display: Display = Display()) -> int:
+    """A support desk at work: parallel calls, a failure, an approval, the bill. No key, no network."""
+    with own_stdout() as streams:
+        shown = PlainDisplay(streams, quiet=display.quiet)
+        desk = shop.desk(shop.Shop()).replace(
+            confirm=shown.confirm if shown.can_ask else _approve(streams)
+        )
+        print(_INTRODUCTION.format(question=shop.QUESTION), file=streams.notes)
+        outcome = asyncio.run(watched(desk, (Text(shop.QUESTION),), None, shown))
+        for line in (*_told(outcome.transcript), "", *_account(outcome, desk.limits), ""):
+            print(line, file=streams.notes)
+        answer(outcome, streams)
+    return exits.OF_REASON[outcome.reason]
+
+
+def _approve(streams: Streams) -> ConfirmCallback:
+    """Where nobody can be asked, approve and say so."""
+
+    async def decide(pending: Pending) -> Decision:
+        print(
+            f"{pending.summary}? No terminal to ask on: the demo approves it.", file=streams.notes
+        )
+        return Decision(approve=True, by="demo")
+
+    return decide
+
+
+def _told(transcript: Transcript) -> Iterator[str]:
+    """What the model was told of its first two calls: in call order, whoever was first."""
+    yield ""
+    yield "What the model was told of its first turn, in call order:"
+    uses, results = transcript[1].tool_uses, transcript[2].tool_results
+    for use, result in zip(uses, results, strict=True):
+        yield f"  {result.status.value:>7}  {use.name}: {result.text}"
+
+
+def _account(outcome: Outcome[Any], limits: Limits) -> Iterator[str]:
+    """What it used of what it might."""
+    spent = outcome.spend.tree
+    yield f"   reason  {outcome.reason.value}"
+    yield f"    steps  {spent.steps} of {limits.steps}"
+    yield f"    calls  {spent.calls}"
+    yield f"   tokens  {spent.tokens:,} of {limits.tokens:,}"
+    yield f"    money  {spent.usd:.4f} of {limits.usd} USD, at 3 and 15 USD for a million tokens in and out"
+    yield f"     time  {spent.seconds:.2f} of {limits.seconds:g} s"

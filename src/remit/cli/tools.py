@@ -1,0 +1,126 @@
+"""`remit tools`: what a model would see, and what it costs before a word is said."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from remit.budget import Limits
+from remit.canonical import encode
+from remit.cli import exits
+from remit.cli.assemble import model_of, named_remit
+from remit.cli.documents import VERSION, write_document
+from remit.cli.settings import Setting, Settings, read_settings
+from remit.cli.streams import harmless, own_stdout
+from remit.cli.targets import AnyRemit, AnyTool, tools_of, tools_or_remit_of
+from remit.errors import ConfigurationError
+from remit.models.base import Model
+from remit.models.scripted import ScriptedModel
+from remit.quote import tool_tokens
+from remit.remit import Remit
+
+__all__ = ["table", "tools"]
+
+
+def tools(
+    target: str | None = None,
+    /,
+    *,
+    tools: Annotated[tuple[str, ...], Parameter(metavar="TARGET")] = (),
+    model: Annotated[str | None, Parameter(metavar="NAME")] = None,
+    json: bool = False,
+) -> int:
+    """Show what the model would see: each tool with its effect, its tokens, its words and its schema.
+
+    Tokens are estimated, at four characters each. Tools that remit adds are shown too.
+
+    Args:
+        target: A remit, a profile or tools: FILE.py[:NAME], MODULE[:NAME] or a name of remit.toml.
+        tools: More tools, as for remit run. Repeat it for more.
+        model: The model that would see them, as PREFIX:NAME.
+        json: Print one JSON document.
+    """
+    with own_stdout() as streams:
+        directory = Path.cwd()
+        settings = read_settings(directory, os.environ)
+        named = Setting(model, "--model") if model else settings.run.get("model")
+        remit = _remit(
+            target, tools, None if named is None else model_of(named), settings, directory
+        )
+        if json:
+            write_document(_document(remit), streams.answer)
+            return exits.OK
+        for line in table(remit):
+            print(harmless(line), file=streams.answer)
+    return exits.OK
+
+
+def table(remit: AnyRemit) -> Iterator[str]:
+    """The tools of a remit, for people."""
+    offered = remit.offered
+    for tool in offered:
+        yield f"{tool_tokens(tool.spec):>6,} tokens  {tool.effect.value:<10}  {tool.name}"
+        for line in tool.description.splitlines():
+            yield f"    {line}"
+        yield f"    {encode(tool.parameters).decode()}"
+        yield ""
+    total = _total(offered)
+    yield f"{total:>6,} tokens in all, estimated"
+
+
+def _remit(
+    target: str | None,
+    more: tuple[str, ...],
+    model: Model | None,
+    settings: Settings,
+    directory: Path,
+) -> AnyRemit:
+    """The remit whose tools are shown."""
+    if target is None and not more:
+        raise ConfigurationError("name what holds the tools: remit tools FILE.py")
+    found: list[AnyTool] = []
+    if target is not None:
+        what = (
+            named_remit(target, settings, directory)[0]
+            if target in settings.profiles
+            else tools_or_remit_of(target, directory)
+        )
+        if isinstance(what, Remit):
+            if more:
+                raise ConfigurationError(f"--tools and {target}: a remit brings its own tools")
+            return what if model is None else what.replace(model=model)
+        found += what
+    for each in more:
+        found += [tool for tool in tools_of(each, directory) if tool not in found]
+    # Nothing is asked of the model that stands in here, and nothing is spent.
+    return Remit(
+        name="tools",
+        model=ScriptedModel([]) if model is None else model,
+        tools=found,
+        limits=Limits(steps=1, tokens=1, seconds=1),
+    )
+
+
+def _document(remit: AnyRemit) -> dict[str, Any]:
+    return {
+        "v": VERSION,
+        "tools": [
+            {
+                "name": tool.name,
+                "effect": tool.effect.value,
+                "tokens": tool_tokens(tool.spec),
+                "description": tool.description,
+                "parameters": tool.parameters,
+            }
+            for tool in remit.offered
+        ],
+        "tokens": _total(remit.offered),
+    }
+
+
+def _total(offered: Iterable[AnyTool]) -> int:
+    return sum(tool_tokens(tool.spec) for tool in offered)
