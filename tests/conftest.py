@@ -1,13 +1,21 @@
-"""What all tests share: how hard hypothesis tries, and that no deadline of its own is kept.
+"""What all tests share: how hard hypothesis tries, that no deadline of its own is kept, the command line.
 
 Profiles, chosen by `HYPOTHESIS_PROFILE` (else `ci` where `CI` is set, else `default`):
 `default` looks for new examples in every run, `ci` repeats the same ones, `quick` a few of them,
 `mutants` the same ones as `ci` without the search for the smallest.
 """
 
-import os
+from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+if TYPE_CHECKING:
+    from cli_rig import Cli
 
 settings.register_profile(
     "default",
@@ -24,3 +32,11 @@ settings.register_profile(
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
 )
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line in this process, in a directory of its own."""
+    from cli_rig import Cli
+
+    return Cli(tmp_path, monkeypatch, capsys)

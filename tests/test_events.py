@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import pytest
 
-from loop_rig import desk, watched
+from loop_rig import desk, model_of, watched
 from remit import (
     AskModel,
     Call,
@@ -201,7 +201,7 @@ def test_a_run_begins_with_what_it_is_and_ends_with_what_it_cost() -> None:
         first, last = events[0], events[-1]
         assert (first.kind, last.kind) == ("run_started", "run_ended")
         assert first.fields["name"] == "support"
-        assert first.fields["model"] == remit.model.name
+        assert first.fields["model"] == model_of(remit).name
         assert (first.fields["limits"]["steps"], first.fields["limits"]["tokens"]) == (5, 9_999)
         assert last.fields["spend"] == outcome.spend.to_json()
         assert last.fields["reason"] == outcome.reason

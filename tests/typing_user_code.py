@@ -169,7 +169,7 @@ def what_must_be_given_is_asked_for() -> None:
     Remit(name="x", model=MODEL)  # pyright: ignore[reportCallIssue] - there is no default for limits
     Limits(steps=3)  # pyright: ignore[reportCallIssue] - nor for tokens and seconds
     Remit(name="x", model=MODEL, limits=LIMITS, tools=[len])  # pyright: ignore[reportArgumentType] - a plain function
-    Remit(name="x", model="gpt", limits=LIMITS)  # pyright: ignore[reportArgumentType] - a model is an object
+    Remit(name="x", model=len, limits=LIMITS)  # pyright: ignore[reportArgumentType] - a model is an object or a name
     shop.name = "other"  # pyright: ignore[reportAttributeAccessIssue] - a remit is frozen
 
 

@@ -20,7 +20,7 @@ from remit.cli.targets import AnyRemit, AnyTool, tools_of, tools_or_remit_of
 from remit.errors import ConfigurationError
 from remit.models.base import Model
 from remit.models.scripted import ScriptedModel
-from remit.quote import tool_tokens
+from remit.occupancy import fixed_tokens
 from remit.remit import Remit
 
 __all__ = ["table", "tools"]
@@ -63,7 +63,7 @@ def table(remit: AnyRemit) -> Iterator[str]:
     """The tools of a remit, for people."""
     offered = remit.offered
     for tool in offered:
-        yield f"{tool_tokens(tool.spec):>6,} tokens  {tool.effect.value:<10}  {tool.name}"
+        yield f"{_tokens(tool):>6,} tokens  {tool.effect.value:<10}  {tool.name}"
         for line in tool.description.splitlines():
             yield f"    {line}"
         yield f"    {encode(tool.parameters).decode()}"
@@ -112,7 +112,7 @@ def _document(remit: AnyRemit) -> dict[str, Any]:
             {
                 "name": tool.name,
                 "effect": tool.effect.value,
-                "tokens": tool_tokens(tool.spec),
+                "tokens": _tokens(tool),
                 "description": tool.description,
                 "parameters": tool.parameters,
             }
@@ -122,5 +122,9 @@ def _document(remit: AnyRemit) -> dict[str, Any]:
     }
 
 
+def _tokens(tool: AnyTool) -> int:
+    return fixed_tokens("", [tool.spec])
+
+
 def _total(offered: Iterable[AnyTool]) -> int:
-    return sum(tool_tokens(tool.spec) for tool in offered)
+    return fixed_tokens("", [tool.spec for tool in offered])
