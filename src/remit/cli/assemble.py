@@ -134,4 +134,6 @@ def _no_profile(name: str, settings: Settings, error: ConfigurationError) -> Con
     close = get_close_matches(name, settings.profiles, n=1)
     if not close:
         return error
-    return ConfigurationError(f"{error}; there is a profile {close[0]}")
+    return ConfigurationError(
+        f"there is no profile {name} (did you mean {close[0]}?), and as a target: {error}"
+    )

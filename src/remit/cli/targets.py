@@ -182,15 +182,9 @@ def _attribute(
 
 
 def _near(name: str, names: Sequence[str], kind: str) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, names, n=1)
-    if close:
-        return f" (did you mean {close[0]}?)"
-    shown = ", ".join(names[:8])
-    return (
-        f"; what it holds as a {kind}: {shown}" if names else f", and nothing else that is a {kind}"
-    )
+    if close := _close(name, names):
+        return close
+    return f"; its {kind}s are {', '.join(names[:8])}" if names else f", nor any {kind}"
 
 
 def _refuse_plain_function(target: str, value: object) -> None:

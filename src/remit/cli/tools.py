@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
@@ -19,11 +19,15 @@ from remit.cli.streams import harmless, own_stdout
 from remit.cli.targets import AnyRemit, AnyTool, tools_of, tools_or_remit_of
 from remit.errors import ConfigurationError
 from remit.models.base import Model
+from remit.models.names import named
 from remit.models.scripted import ScriptedModel
 from remit.occupancy import fixed_tokens
 from remit.remit import Remit
 
 __all__ = ["table", "tools"]
+
+_NOBODY: Final = ScriptedModel([])
+"""Stands where no model is named. Nothing is asked of it, and nothing spent."""
 
 
 def tools(
@@ -47,9 +51,9 @@ def tools(
     with own_stdout() as streams:
         directory = Path.cwd()
         settings = read_settings(directory, os.environ)
-        named = Setting(model, "--model") if model else settings.run.get("model")
+        chosen = Setting(model, "--model") if model else settings.run.get("model")
         remit = _remit(
-            target, tools, None if named is None else model_of(named), settings, directory
+            target, tools, None if chosen is None else model_of(chosen), settings, directory
         )
         if json:
             write_document(_document(remit), streams.answer)
@@ -68,8 +72,17 @@ def table(remit: AnyRemit) -> Iterator[str]:
             yield f"    {line}"
         yield f"    {encode(tool.parameters).decode()}"
         yield ""
-    total = _total(offered)
-    yield f"{total:>6,} tokens in all, estimated"
+    yield f"{_total(offered):>6,} tokens in all, estimated{_share(remit)}"
+
+
+def _share(remit: AnyRemit) -> str:
+    """What part of its window they take, where the model is known."""
+    model = named(remit.model)
+    if model is _NOBODY:
+        return ""
+    window = model.profile.context_window
+    part = 100 * _total(remit.offered) / window
+    return f": {part:.2g} % of the {window:,} that {model.name} reads at once"
 
 
 def _remit(
@@ -96,10 +109,9 @@ def _remit(
         found += what
     for each in more:
         found += [tool for tool in tools_of(each, directory) if tool not in found]
-    # Nothing is asked of the model that stands in here, and nothing is spent.
     return Remit(
         name="tools",
-        model=ScriptedModel([]) if model is None else model,
+        model=_NOBODY if model is None else model,
         tools=found,
         limits=Limits(steps=1, tokens=1, seconds=1),
     )

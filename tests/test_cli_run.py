@@ -1,0 +1,503 @@
+"""`remit run`: what is said to the model, who is asked, what comes out where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli_rig import SHOP, Cli, environment, program, write_script
+from remit import Reason
+from remit.cli import exits
+
+CALL = {"calls": [{"tool": "look", "arguments": {"what": "x"}}]}
+PAY = {"text": "I pay.", "calls": [{"tool": "pay", "arguments": {"amount": 3}}]}
+
+ECHO = """\
+import remit
+from remit import Limits, Media, Remit, Text
+from remit.testing import ScriptedModel
+
+
+def said(transcript):
+    told = [
+        block.text if isinstance(block, Text) else f"{block.media_type} {block.name} {len(block.data)}"
+        for block in transcript[0].content
+    ]
+    return " | ".join(told)
+
+
+MODEL = ScriptedModel(lambda transcript, request: f"{request.instructions}{said(transcript)}")
+echo = Remit(name="echo", model=MODEL, limits=Limits(steps=2, tokens=900_000, seconds=30))
+"""
+"""A remit whose model repeats what it was told."""
+
+
+@pytest.fixture
+def shop(cli: Cli) -> Cli:
+    """A directory with a file of tools, a script in which nothing is called, and an echo."""
+    cli.write("shop.py", SHOP)
+    cli.write("echo.py", ECHO)
+    write_script(cli.directory, ["Hello."])
+    return cli
+
+
+SCRIPT = ("--model", "scripted:script.json")
+
+
+# --- what is said --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "told"),
+    [
+        (["review"], None, "review"),
+        (["review"], b"diff --git\n", "review | diff --git\n"),
+        ([], b"piped", "piped"),
+        (["-"], b"piped", "piped"),
+        (["review"], b"", "review"),
+        (["review"], b" \n", "review"),
+        (["\N{SNOWMAN}"], b"\xef\xbb\xbf\xc3\xa4", "\N{SNOWMAN} | ä"),
+        (["--", "--not-a-flag"], None, "--not-a-flag"),
+        (["--", "-"], None, "-"),
+        (["-5"], None, "-5"),
+    ],
+)
+def test_the_prompt_is_the_argument_and_what_is_piped_in(
+    shop: Cli, arguments: list[str], stdin: bytes | None, told: str
+) -> None:
+    ended = shop("run", "--remit", "echo.py", *arguments, stdin=stdin)
+    assert (ended.code, ended.out) == (0, told.removesuffix("\n") + "\n")
+
+
+def test_files_are_attached_as_text_or_as_media(shop: Cli) -> None:
+    shop.write("notes.txt", "Bring lamps.")
+    shop.write("view.svg", "<svg/>")
+    shop.write("data", "no suffix")
+    (shop.directory / "photo.png").write_bytes(b"\x89PNG\x00\xff")
+    files = ("notes.txt", "view.svg", "data", "photo.png")
+    flags = [flag for name in files for flag in ("-f", name)]
+    ended = shop("run", "--remit", "echo.py", "look", *flags, "--file", "photo.png")
+    assert ended.out == (
+        "look | notes.txt:\n\nBring lamps. | view.svg:\n\n<svg/> | data:\n\nno suffix | "
+        "image/png photo.png 6 | image/png photo.png 6\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "told"),
+    [
+        ([], None, "the prompt is empty"),
+        ([""], None, "the prompt is empty"),
+        (["  \n"], None, "the prompt is empty"),
+        ([], b"", "the prompt is empty"),
+        (["-"], b" \n", "the prompt is empty"),
+        ([], b"\x89PNG\r\n\x1a\n\x00\xff", "standard input is no UTF-8 text (byte 0)"),
+        (["x"], b"abc\xff", "standard input is no UTF-8 text (byte 3)"),
+        (["x"], b"a\x00b", "standard input is no text: it holds NUL bytes"),
+        (["\udcff\udcfe"], None, "the prompt is no UTF-8 text"),
+        (["x", "-f", "nothing.txt"], None, "-f nothing.txt: No such file or directory"),
+        (["x", "-f", "."], None, "-f .: Is a directory"),
+        (["x", "-f", "blob.bin"], None, "-f blob.bin is no UTF-8 text"),
+        (["x", "-f", "empty.png"], None, "-f empty.png: the file is empty"),
+        (["x", "-f"], None, "requires an argument"),
+        (
+            ["two", "words"],
+            None,
+            "unexpected argument 'words': a prompt of several words is one argument",
+        ),
+        (["x", "--run-id", "a\nb"], None, "run_id="),
+        (["x", "--run-id", "\udcff"], None, "--run-id is no UTF-8 text"),
+    ],
+)
+def test_a_prompt_that_cannot_be_said_is_one_clear_line(
+    shop: Cli, arguments: list[str], stdin: bytes | None, told: str
+) -> None:
+    (shop.directory / "blob.bin").write_bytes(b"\x00\xff")
+    (shop.directory / "empty.png").write_bytes(b"")
+    ended = shop("run", "--remit", "echo.py", *arguments, stdin=stdin)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert told in ended.err
+
+
+def test_what_is_piped_in_without_end_is_refused(tmp_path: Path) -> None:
+    write_script(tmp_path, ["Hello."])
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless:
+        ended = subprocess.run(
+            [sys.executable, "-m", "remit.cli", "run", *SCRIPT],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stdin=endless.stdout,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        endless.kill()
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "standard input is longer than" in ended.stderr
+
+
+# --- who is asked --------------------------------------------------------------------------------
+
+
+def test_instructions_are_a_text_or_a_file(shop: Cli) -> None:
+    shop.write("turns.json", '["Hello."]')
+    shop.write("asked.py", "from echo import MODEL\n")
+    shop.write("role.txt", "From a file. ")
+    shop.write("ask.py", ECHO.replace('name="echo"', 'name="echo", instructions="My own. "'))
+    assert shop("run", "hi", "--remit", "ask.py").out == "My own. hi\n"
+    shop.write("remit.toml", '[remits.p]\ntarget = "ask.py"\ninstructions = "The profile\'s. "\n')
+    assert shop("run", "hi", "--remit", "p").out == "The profile's. hi\n"
+    for text in ("Be brief.", "@role.txt"):
+        assert shop("run", "hi", *SCRIPT, "--instructions", text).code == 0
+    (shop.directory / "odd.txt").write_bytes(b"\xff")
+    for text, told in (("@nothing.txt", "No such file"), ("@odd.txt", "no UTF-8 text")):
+        ended = shop("run", "hi", *SCRIPT, "--instructions", text)
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+        assert told in ended.err
+
+
+def test_a_remit_keeps_what_no_flag_changes(shop: Cli) -> None:
+    write_script(shop.directory, [CALL] * 9, "other.json")
+    ended = shop("run", "hi", "--remit", "shop.py", "--model", "scripted:other.json", "--json")
+    assert (ended.code, ended.document["steps"]) == (exits.OF_REASON["step_budget"], 3)
+    ended = shop(
+        "run", "hi", "--remit", "shop.py", "--model", "scripted:other.json", "--calls", "2"
+    )
+    assert ended.code == exits.OF_REASON["call_budget"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ([], "no model is named: give --model (demo:support or scripted:FILE.json)"),
+        (["--model", "demo:suport"], "demo:support"),
+        (["--model", "scripted:nothing.json"], "scripted:nothing.json: No such file"),
+        (["--model", "scripted:odd.json"], "Expected `str | object`, got `int` - at `$[0]`"),
+        (["--model", "scripted:typo.json"], "unknown field `txt`"),
+        (["--model", "scripted:empty.json"], "the list holds no turn"),
+        (["--model", "anthropic:claude"], "this version of remit has no connection to anthropic"),
+        (["--model", "antropic:claude"], "did you mean anthropic:?"),
+        (["--model", "script:x"], "did you mean scripted:FILE.json?"),
+        (["--model", "gpt-5"], "a name is PREFIX:NAME"),
+        (["--model"], "--model requires an argument"),
+        (["--stpes", "3"], "Unknown option: --stpes. Did you mean --steps?"),
+        (["--steps", "abc"], 'Invalid value for --steps: unable to convert "abc" into int.'),
+        (["--steps", "0"], "--steps: 0 is not a whole number above zero"),
+        (["--tokens=-3"], "--tokens: -3 is not a whole number above zero"),
+        (["--calls", "0"], "--calls: 0 is not a whole number above zero"),
+        (["--seconds", "nan"], "--seconds: nan is not a number of seconds above zero"),
+        (["--seconds", "inf"], "--seconds: inf is not a number of seconds above zero"),
+        (["--usd", "-1"], "--usd: -1 is not an amount of US dollars above zero"),
+        (["--usd", "lots"], "--usd"),
+        (["--color", "red"], 'Choose from: "auto", "always", "never"'),
+        (["--steps", "1", "--steps", "2"], "--steps specified multiple times"),
+        (["--json", "--jsonl"], "--json and --jsonl contradict each other"),
+        (["--quiet", "--verbose"], "--quiet and --verbose contradict each other"),
+        (
+            ["--remit", "shop.py", "--tools", "shop.py"],
+            "--tools and --remit: a remit brings its own",
+        ),
+        (
+            ["--remit", "shop.py", "--instructions", "x"],
+            "--instructions and --remit: a remit brings its own",
+        ),
+        ([*SCRIPT, "--confirm", "ask"], "--confirm ask: there is no terminal to ask on"),
+        ([*SCRIPT, "--confirm", "shop.py"], "shop.py: name the function too, as in shop.py:decide"),
+        ([*SCRIPT, "--confirm", "shop.py:desk"], "shop.py:desk is no function but a Remit"),
+        ([*SCRIPT, "--confirm", "shop.py:nothing"], "shop.py holds no nothing"),
+        ([*SCRIPT, "--confirm", "shop.py:nobody"], "confirm="),
+    ],
+)
+def test_a_wrong_call_is_one_clear_line(shop: Cli, flags: list[str], told: str) -> None:
+    shop.write("shop.py", SHOP + "def nobody(): ...\n")
+    shop.write("odd.json", "[3]")
+    shop.write("typo.json", '[{"txt": "Hello."}]')
+    shop.write("empty.json", "[]")
+    ended = shop("run", "hi", *flags)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert told in ended.err
+
+
+def test_a_command_that_is_misspelt_is_told_with_what_comes_near(cli: Cli) -> None:
+    assert cli("rnu").err.startswith('remit: Unknown command "rnu". Did you mean "run"?')
+    assert cli("config", "shwo").err.startswith(
+        'remit: Unknown command "shwo". Did you mean "show"?'
+    )
+
+
+def test_a_remit_that_needs_deps_is_not_begun(shop: Cli) -> None:
+    shop.write("shop.py", SHOP.replace('name="desk",', 'name="desk", deps_type=int,'))
+    ended = shop("run", "hi", "--remit", "shop.py")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert "deps" in ended.err
+
+
+# --- approvals -----------------------------------------------------------------------------------
+
+DECIDE = """
+from remit import Decision
+
+
+async def yes(pending):
+    return Decision(approve=True, by="a test")
+
+
+async def no(pending):
+    return Decision(approve=False, by="a test", note="too much")
+"""
+
+
+@pytest.mark.parametrize(
+    ("confirm", "code", "result"),
+    [("decide.py:yes", 0, "paid 3"), ("decide.py:no", 0, "too much"), ("none", 14, None)],
+)
+def test_approvals_are_decided_by_whoever_is_named(
+    shop: Cli, confirm: str, code: int, result: str | None
+) -> None:
+    shop.write("decide.py", DECIDE)
+    shop.write(
+        "shop.py",
+        SHOP.replace('model="scripted:script.json"', "model=MODEL").replace(
+            "desk = ",
+            "from remit.testing import ScriptedModel\n\n\ndef last(t):\n"
+            "    return t[-1].tool_results[0].text\n\n\n"
+            'MODEL = ScriptedModel([[("pay", {"amount": 3})], last])\ndesk = ',
+        ),
+    )
+    ended = shop("run", "hi", "--remit", "shop.py", "--confirm", confirm)
+    assert ended.code == code
+    if result is not None:
+        assert result in ended.out
+
+
+def test_a_run_that_waits_says_what_can_be_done_and_nothing_that_cannot(shop: Cli) -> None:
+    write_script(shop.directory, [PAY])
+    ended = shop("run", "hi", "--remit", "shop.py")
+    assert (ended.code, ended.out) == (exits.OF_REASON["waiting"], "I pay.\n")
+    assert "kept in memory" in ended.err
+    assert "remit resume" not in ended.err
+
+
+def test_a_remit_s_own_confirm_stands(shop: Cli) -> None:
+    shop.write("decide.py", DECIDE)
+    text = SHOP.replace('name="desk",', 'name="desk",\n    confirm=yes,')
+    shop.write("shop.py", "from decide import yes\n" + text)
+    write_script(shop.directory, [PAY, "Paid."])
+    assert shop("run", "hi", "--remit", "shop.py").code == 0
+    assert shop("run", "hi", "--remit", "shop.py", "--confirm", "none").code == 14
+
+
+# --- what comes out ------------------------------------------------------------------------------
+
+
+def test_the_answer_alone_is_on_stdout(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP, "utf-8")
+    write_script(tmp_path, [{**CALL, "text": "I look."}, "Two\nlines.\n"])
+    ended = program("run", "hi", "--remit", "shop.py", cwd=tmp_path)
+    assert (ended.code, ended.out) == (0, "Two\nlines.\n")
+    assert "I look." in ended.err
+    assert "a tool prints" in ended.err
+
+
+def test_quiet_leaves_nothing_but_the_answer(shop: Cli) -> None:
+    write_script(shop.directory, [{"text": "I think."}])
+    ended = shop("run", "hi", *SCRIPT, "--quiet")
+    assert (ended.code, ended.out, ended.err) == (0, "I think.\n", "")
+
+
+def test_json_is_one_document(shop: Cli) -> None:
+    write_script(shop.directory, [CALL, {"text": "Done.", "usage": {"input": 7}}])
+    ended = shop("run", "hi", "--remit", "shop.py", "--json", "--run-id", "r-1")
+    document = ended.document
+    assert ended.code == 0
+    assert (document["v"], document["run_id"], document["reason"]) == (1, "r-1", "completed")
+    assert (document["completed"], document["whose"], document["error"]) == (True, None, None)
+    assert document["text"] == document["output"]
+    assert document["spend"]["tree"]["calls"] == 1
+    assert document["pending"] == []
+
+
+def test_a_waiting_run_tells_what_it_waits_for_and_no_token(shop: Cli) -> None:
+    write_script(shop.directory, [PAY])
+    ended = shop("run", "hi", "--remit", "shop.py", "--json")
+    (pending,) = ended.document["pending"]
+    assert (pending["kind"], pending["tool"]) == ("approval", "pay")
+    assert json.loads(pending["arguments"]) == {"amount": 3}
+    assert "token" not in pending
+
+
+def test_the_same_run_id_is_the_same_run_and_another_prompt_is_refused(tmp_path: Path) -> None:
+    """E8: as far as one process and its memory go."""
+    (tmp_path / "shop.py").write_text(SHOP, "utf-8")
+    write_script(tmp_path, ["Hello."])
+    script = (
+        "from remit.cli.app import main\n"
+        "run = ('--remit', 'shop.py', '--run-id', 'r-1', '--quiet')\n"
+        "print([main(['run', prompt, *run]) for prompt in ('hi', 'hi', 'ho')])\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.stdout == "Hello.\nHello.\n[0, 0, 2]\n"
+
+
+def test_an_answer_that_no_encoding_can_hold_is_written_with_escapes(tmp_path: Path) -> None:
+    (tmp_path / "echo.py").write_text(ECHO, "utf-8")
+    environ = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    ended = program(
+        "run", "--remit", "echo.py", cwd=tmp_path, environ=environ, stdin="ä \N{SNOWMAN}".encode()
+    )
+    assert (ended.code, ended.out) == (0, "\\xe4 \\u2603\n")
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+def test_every_reason_has_an_exit_code_and_the_help_lists_it(cli: Cli) -> None:
+    assert set(exits.OF_REASON) == set(Reason)
+    codes = [code for code in exits.OF_REASON.values() if 10 <= code < exits.BUG]
+    assert len(codes) == len(set(codes))
+    assert not {exits.OK, exits.CHECK_FAILED, exits.USAGE, exits.CONFLICT} & set(codes)
+    for arguments in (["--help"], ["run", "--help"]):
+        page = cli(*arguments).out
+        assert [
+            f"{code} {name}"
+            for name, code in exits.OF_REASON.items()
+            if code in codes and f"{code} {name}" not in page
+        ] == []
+
+
+LIMITED = ("--remit", "shop.py")
+MANY = [CALL] * 9
+
+
+@pytest.mark.parametrize(
+    ("turns", "flags", "reason"),
+    [
+        (["Hello."], [], Reason.COMPLETED),
+        (MANY, ["--steps", "2"], Reason.STEP_BUDGET),
+        (MANY, ["--tokens", "1300"], Reason.TOKEN_BUDGET),
+        (MANY, ["--usd", "0.001"], Reason.COST_BUDGET),
+        (MANY, ["--calls", "1"], Reason.CALL_BUDGET),
+        ([{"text": "Slow.", "delay": 30}], ["--seconds", "0.05"], Reason.DEADLINE),
+        ([PAY], ["--confirm", "none"], Reason.WAITING),
+        ([{"text": "No.", "stop_reason": "refusal"}], [], Reason.REFUSED),
+        ([{"text": "Cut", "stop_reason": "length"}] * 2, [], Reason.OUTPUT_TRUNCATED),
+        ([{"text": "Full", "stop_reason": "context"}], [], Reason.CONTEXT_FULL),
+        (MANY, ["--steps", "9"], Reason.STALLED),
+        ([CALL], [], Reason.MODEL_FAILED),
+        ([""] * 3, [], Reason.EMPTY_REPLY),
+        ([{"text": "Odd", "stop_reason": "unknown"}], [], Reason.UNKNOWN_STOP),
+    ],
+)
+def test_the_exit_code_says_why_a_run_ended(
+    shop: Cli, turns: list[Any], flags: list[str], reason: Reason
+) -> None:
+    write_script(shop.directory, turns)
+    ended = shop("run", "hi", *LIMITED, "--json", *flags)
+    assert ended.document["reason"] == reason
+    assert ended.code == exits.OF_REASON[reason]
+    assert shop("run", "hi", *LIMITED, "--json", *flags, "--exit-zero").code == 0
+
+
+def test_a_veto_has_an_exit_code(shop: Cli) -> None:
+    guard = "async def guard(transcript):\n    return remit.Veto('no')\n\n\ndesk = "
+    text = SHOP.replace("desk = ", guard).replace('name="desk",', 'name="desk", guards=(guard,),')
+    shop.write("shop.py", text)
+    assert shop("run", "hi", *LIMITED).code == exits.OF_REASON[Reason.VETOED]
+
+
+def test_exit_zero_is_about_the_end_of_a_run_and_not_about_a_wrong_call(shop: Cli) -> None:
+    assert shop("run", "hi", "--exit-zero", "--model", "nonesuch").code == 2
+
+
+def test_a_run_that_somebody_else_has_is_a_conflict(
+    shop: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.write(
+        "shop.py",
+        SHOP
+        + "\nfrom remit import MemoryStore, RunBusy\n\n\nclass Busy(MemoryStore):\n"
+        + "    async def create(self, *args, **kwargs):\n        raise RunBusy('r-1', 'process 7')\n\n\n"
+        + "desk = desk.replace(store=Busy())\n",
+    )
+    ended = shop("run", "hi", *LIMITED, "--run-id", "r-1")
+    assert (ended.code, ended.out) == (exits.CONFLICT, "")
+    assert "process 7" in ended.err
+
+
+def test_a_bug_of_ours_is_told_as_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that breaks its word before the run begins stands for it."""
+    cli.write(
+        "shop.py",
+        SHOP.replace("scripted:script.json", "demo:support")
+        + "\nfrom remit import MemoryStore\n\n\nclass Odd(MemoryStore):\n"
+        + "    async def create(self, *args, **kwargs):\n        raise LookupError('odd')\n\n\n"
+        + "desk = desk.replace(store=Odd())\n",
+    )
+    ended = cli("run", "hi", *LIMITED)
+    assert (ended.code, ended.out) == (exits.BUG, "")
+    assert "Traceback" in ended.err
+    assert ended.err.endswith("this is a bug in remit; please report it with the lines above\n")
+
+
+# --- pipes ---------------------------------------------------------------------------------------
+
+
+def shell(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A line of shell in which `remit` is this program; prints the codes of its pipe."""
+    return subprocess.run(
+        ["bash", "-c", f"remit() {{ '{sys.executable}' -m remit.cli \"$@\"; }}; {line}"],
+        cwd=cwd,
+        env=environment(cwd),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
+    write_script(tmp_path, ["x" * 200_000])
+    codes = '; echo "${PIPESTATUS[@]}"'
+    for command, code in (
+        ("run hi --model scripted:script.json", exits.PIPE_CLOSED),
+        ("run hi --model scripted:script.json --json", exits.PIPE_CLOSED),
+        ("--version", 0),
+    ):
+        ended = shell(f"remit {command} | head -c 0{codes}", tmp_path)
+        assert ended.stdout.split() == [str(code), "0"]
+        assert "Traceback" not in ended.stderr
+        assert "BrokenPipe" not in ended.stderr
+
+
+def test_streams_that_are_not_there_are_missed_by_nobody(tmp_path: Path) -> None:
+    write_script(tmp_path, ["Hello."])
+    run = "remit run hi --model scripted:script.json"
+    assert shell(f"{run} 2>&-", tmp_path).stdout == "Hello.\n"
+    assert shell(f"{run} <&-", tmp_path).stdout == "Hello.\n"
+    ended = shell(f"{run} >&-; echo $?", tmp_path)
+    assert (ended.stdout, "Traceback" in ended.stderr) == ("0\n", False)
+    assert shell("remit run 2>&-; echo $?", tmp_path).stdout == "2\n"
+
+
+def test_a_loop_of_the_shell_runs_once_for_each_line(tmp_path: Path) -> None:
+    """The list is read by the loop; each run is given what is its own."""
+    write_script(tmp_path, ["Hello."])
+    line = 'while read -r p; do remit run "$p" --model scripted:script.json </dev/null; done'
+    ended = shell(f"printf 'a\\nb\\n' | {line}", tmp_path)
+    assert ended.stdout == "Hello.\nHello.\n"

@@ -1,0 +1,129 @@
+"""Models by name, and scripts of replies from files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import remit
+from remit import ConfigurationError, Limits, Reason, Remit
+from remit.models.names import KNOWN
+
+LIMITS = Limits(steps=5, tokens=50_000, seconds=30)
+
+
+@remit.tool(effect="read")
+def look(what: str, sure: bool = False) -> str:
+    """Look."""
+    return f"{what} {sure}"
+
+
+def scripted(directory: Path, turns: Any) -> str:
+    path = directory / "turns.json"
+    path.write_text(turns if isinstance(turns, str) else json.dumps(turns), "utf-8")
+    return f"scripted:{path}"
+
+
+def desk(model: str) -> Remit:
+    return Remit(name="desk", model=model, tools=[look], limits=LIMITS)
+
+
+def test_a_remit_takes_the_name_of_a_model_and_holds_the_model(tmp_path: Path) -> None:
+    name = scripted(tmp_path, ["Hello."])
+    named = desk(name)
+    assert remit.model(name).name == name
+    assert not isinstance(named.model, str)
+    assert named.run_sync("hi").text == "Hello."
+    assert desk("demo:support").run_sync("hi", model=name).text == "Hello."
+    assert desk("demo:support").replace(model=name).run_sync("hi").text == "Hello."
+
+
+def test_a_script_says_texts_and_calls_with_what_they_cost(tmp_path: Path) -> None:
+    turns = [
+        {"text": "I look.", "calls": [{"tool": "look", "arguments": {"what": "x", "sure": True}}]},
+        {"text": "Seen.", "usage": {"input": 7, "output": 3, "cache_read": 2}},
+    ]
+    outcome = desk(scripted(tmp_path, turns)).run_sync("hi")
+    assert outcome.completed
+    assert [use.name for use in outcome.transcript[1].tool_uses] == ["look"]
+    assert outcome.transcript[2].tool_results[0].text == "x True"
+    assert outcome.spend.own.usage.cache_read >= 2
+
+
+def test_arguments_of_a_script_reach_the_loop_as_they_stand_in_the_file(tmp_path: Path) -> None:
+    """A script can say what a model should not: two names that are equal, a list for an object."""
+    turns = (
+        '[{"calls": [{"tool": "look", "arguments": {"what": "a", "what": "b"}},'
+        ' {"tool": "look", "arguments": [1.50]}, {"tool": "look"}]}, "Done."]'
+    )
+    outcome = desk(scripted(tmp_path, turns)).run_sync("hi")
+    uses, results = outcome.transcript[1].tool_uses, outcome.transcript[2].tool_results
+    assert [use.arguments for use in uses] == ['{"what": "a", "what": "b"}', "[1.50]", "{}"]
+    assert all(result.is_error for result in results)
+
+
+def test_a_script_goes_on_where_the_transcript_stands(tmp_path: Path) -> None:
+    """Not where this process stands: the next turn of a conversation may be another process."""
+    name = scripted(tmp_path, ["One.", "Two."])
+    first = desk(name).run_sync("hi")
+    second = desk(name).run_sync("and?", history=first.transcript)
+    assert (first.text, second.text) == ("One.", "Two.")
+    third = desk(name).run_sync("and?", history=second.transcript)
+    assert third.reason is Reason.MODEL_FAILED
+    assert "the script is over: 2 turns" in (third.error or "")
+
+
+@pytest.mark.parametrize(
+    ("turns", "told"),
+    [
+        ([], "the list holds no turn"),
+        ("", "Input data was truncated"),
+        ("[{", "Input data was truncated"),
+        ("{}", "Expected `array`, got `object`"),
+        ([3], "Expected `str | object`, got `int` - at `$[0]`"),
+        ([{"txt": "x"}], "unknown field `txt` - at `$[0]`"),
+        ([{"text": 3}], "Expected `str`, got `int` - at `$[0].text`"),
+        ([{"calls": [{"arguments": {}}]}], "missing required field `tool`"),
+        ([{"stop_reason": "tired"}], "Invalid enum value 'tired'"),
+        ([{"usage": {"input": -1}}], "Expected `int` >= 0"),
+        ([{"usage": {"inptu": 1}}], "unknown field `inptu`"),
+        ([{"delay": -1}], "Expected `float` >= 0"),
+    ],
+)
+def test_a_file_that_is_no_script_is_told_where_it_is_wrong(
+    tmp_path: Path, turns: Any, told: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        remit.model(scripted(tmp_path, turns))
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("demo:suport", "demo:support"),
+        ("dmo:support", "did you mean demo:support"),
+        ("openai:gpt", "this version of remit has no connection to openai;"),
+        ("opnai:gpt", "did you mean openai:"),
+        ("demo", "a name is PREFIX:NAME"),
+        ("", "a name is PREFIX:NAME"),
+        (":", "nobody here knows it"),
+        ("scripted:", "needs a file"),
+        ("scripted:/nonesuch/turns.json", "No such file"),
+        ("quite:unknown", "it knows demo:support, scripted:FILE.json"),
+    ],
+)
+def test_a_name_that_nobody_knows_is_told_with_those_that_are_known(name: str, told: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        remit.model(name)
+    assert told in str(caught.value)
+
+
+def test_every_name_that_is_offered_is_known(tmp_path: Path) -> None:
+    path = scripted(tmp_path, ["Hello."]).removeprefix("scripted:")
+    for name in KNOWN:
+        made = remit.model(name.replace("FILE.json", path))
+        assert made.name.partition(":")[0] == name.partition(":")[0]
