@@ -6,14 +6,17 @@ place, and decides for itself.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from remit.errors import ConfigurationError
 from remit.messages import Status
 from remit.models.base import Model, ModelRequest
-from remit.models.scripted import Item, ScriptedModel
+from remit.models.scripted import DEMO_PROFILE, Item, ScriptedModel
 from remit.transcript import Transcript
 
 __all__ = ["demo_model"]
 
+_PROFILE = replace(DEMO_PROFILE, context_window=200_000)
 _LATENCY = 0.15
 """Seconds before each reply, so that there is something to watch."""
 
@@ -24,7 +27,7 @@ def demo_model(name: str) -> Model:
         raise ConfigurationError(
             f"model 'demo:{name}': the one part that there is to play is demo:support"
         )
-    return ScriptedModel(_support, name="demo:support", latency=_LATENCY)
+    return ScriptedModel(_support, name="demo:support", profile=_PROFILE, latency=_LATENCY)
 
 
 def _support(transcript: Transcript, _: ModelRequest) -> Item:
