@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,7 +22,7 @@ from remit import (
 from remit.models.scripted import Script, ScriptedModel
 from remit.rows import Row, decode_row
 from remit.testing import SimulatedWorkers, validate_request
-from remit.tools import Tool
+from remit.tools import Tools
 
 LIMITS = Limits(steps=20, tokens=20_000_000, seconds=3_600)
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -37,9 +37,7 @@ def runtime() -> Runtime:
     return Runtime(workers=SimulatedWorkers(), now=virtual_now, grace=0.5)
 
 
-def desk(
-    script: Script | ScriptedModel, tools: Iterable[Tool[..., Any]] = (), **options: Any
-) -> Remit[Any]:
+def desk(script: Script | ScriptedModel, tools: Tools = (), **options: Any) -> Remit[Any]:
     """A remit on virtual time whose model follows a script and keeps its requests."""
     model = (
         script

@@ -172,6 +172,15 @@ async def finish(x: str, call: Call[Outside]) -> str:
 TOOLS = (look, peek, double, write, store_it, change, shaky, stamp, slow, finish)
 
 
+@remit.wrap_tools
+async def twice_around(invocation: remit.Invocation, proceed: remit.Proceed) -> Any:
+    """Takes its time before and after."""
+    await asyncio.sleep(0.25)
+    result = await proceed()
+    await asyncio.sleep(0.25)
+    return result
+
+
 def accountable(ledger: Ledger) -> Any:
     """A payment whose provider can be asked what became of it."""
 
@@ -203,6 +212,8 @@ class Shape:
     flaky: bool = False
     """The root's first request in every process fails, and is billed."""
     ends: Reason = Reason.COMPLETED
+    wrapped: bool = False
+    """Every tool stands under two wrappers."""
 
     def build(self, store: Journal, ledger: Ledger) -> Remit[Any]:
         below: list[Any] = []
@@ -224,11 +235,14 @@ class Shape:
             name=name,
             model=ScriptedModel(script(*turns, flaky=self.flaky and name == "root")),
             limits=limits,
-            tools=[*TOOLS, accountable(ledger) if self.reconciles else pay, *more],
+            tools=self._wrapped([*TOOLS, accountable(ledger) if self.reconciles else pay, *more]),
             store=store,
             confirm=approve if self.approves == "callback" and name == "root" else None,
             runtime=Runtime(workers=SimulatedWorkers(), now=now, grace=0.5),
         )
+
+    def _wrapped(self, tools: list[Any]) -> Any:
+        return twice_around(twice_around(tools)) if self.wrapped else tools
 
     async def play(self, store: Journal, ledger: Ledger) -> Outcome[str]:
         """Start it, or go on, and do all there is to do until it has ended."""
@@ -301,6 +315,15 @@ SHAPES: dict[str, Shape] = {
         ]
     ),
     "doubt": Shape([[call("slow", "a"), call("write", "b")], [call("look", "a")], "done"]),
+    "wrapped": Shape(
+        [
+            [call("look", "a"), call("write", "b"), call("pay", "c"), call("shaky", "a")],
+            [call("write", "b"), helper("one")],
+            "done",
+        ],
+        children=[[[call("write", "a"), call("pay", "b")], "child done"]],
+        wrapped=True,
+    ),
     "child": Shape(
         [[helper("one"), call("write", "a")], [helper("two")], "done"],
         children=[[[call("write", "a"), call("look", "b")], [call("write", "b")], "child done"]],

@@ -11,7 +11,20 @@ import pytest
 
 import remit as rm
 from loop_rig import LIMITS, desk, model_of, results, rows, said, statuses, watched
-from remit import Allow, Confirm, Limits, Outcome, PolicyRequest, Reason, Refuse, Remit, Tool, Veto
+from remit import (
+    Allow,
+    Confirm,
+    Invocation,
+    Limits,
+    Outcome,
+    PolicyRequest,
+    Proceed,
+    Reason,
+    Refuse,
+    Remit,
+    Tool,
+    Veto,
+)
 from remit.models.scripted import Step
 from remit.rows import Started
 from remit.testing import run_virtual
@@ -25,6 +38,8 @@ class Body:
     """A tool whose body counts; made in one of several ways."""
 
     entered: list[object] = field(default_factory=list)
+    wrapped: list[str] = field(default_factory=list)
+    """Names of the tools whose wrapper was entered."""
 
     def sync_tool(self, effect: Any) -> Tool[..., Any]:
         @rm.tool(effect=effect, name="act")
@@ -92,6 +107,23 @@ class Body:
             effect=effect,
         )
 
+    def wrapped_tool(self, effect: Any) -> Tool[..., Any]:
+        return self.in_a_wrapper(self.async_tool(effect))
+
+    def wrapped_sync_tool(self, effect: Any) -> Tool[..., Any]:
+        return self.in_a_wrapper(self.sync_tool(effect))
+
+    def in_a_wrapper(self, act: Tool[..., Any]) -> Tool[..., Any]:
+        """Renamed, filtered and wrapped."""
+
+        async def wrapper(invocation: Invocation, proceed: Proceed) -> Any:
+            self.wrapped.append(invocation.tool)
+            return await proceed()
+
+        unnamed = act.renamed("t")
+        [made] = rm.prefix("ac", rm.filter(lambda _: True, rm.wrap_tools(wrapper)([unnamed])))
+        return made
+
 
 SOURCES: dict[str, Callable[[Body, Any], Tool[..., Any]]] = {
     "sync": Body.sync_tool,
@@ -100,6 +132,8 @@ SOURCES: dict[str, Callable[[Body, Any], Tool[..., Any]]] = {
     "async generator": Body.async_generator_tool,
     "method": Body.method_tool,
     "own schema": Body.schema_tool,
+    "wrapped": Body.wrapped_tool,
+    "wrapped, blocking": Body.wrapped_sync_tool,
 }
 BARRIERS = ["unvalidated", "refused", "over budget", "unapproved", "vetoed", "cancelled"]
 
@@ -145,13 +179,13 @@ async def behind_a_barrier(tool: Tool[..., Any], barrier: str) -> Outcome[Any]:
 def test_no_body_is_entered_behind_a_barrier_whatever_the_source_of_the_tool(
     source: str, barrier: str
 ) -> None:
-    """C8, case 65: six kinds of tool, six reasons, and the body counter stays at 0."""
+    """C8, case 65: every kind of tool, six reasons, and the body counter stays at 0."""
 
     async def main() -> None:
         body = Body()
         effect = "confirm" if barrier == "unapproved" else "idempotent"
         outcome = await behind_a_barrier(SOURCES[source](body, effect), barrier)
-        assert body.entered == []
+        assert (body.entered, body.wrapped) == ([], [])
         answer = results(outcome)[1]
         assert answer.is_error
         assert answer.status.value == {

@@ -1,4 +1,4 @@
-"""Types as users see them: a file of their code, under a strict checker."""
+"""Types as users see them: files of their code, under a strict checker."""
 
 import json
 import shutil
@@ -7,19 +7,20 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-USER_CODE = ROOT / "tests" / "typing_user_code.py"
+USER_CODE = sorted((ROOT / "tests").glob("typing_*.py"))
 
 
 def test_user_code_passes_the_strict_checker_and_wrong_uses_do_not(tmp_path: Path) -> None:
-    """Every wrong use in the file is an error that its comment expects, and nothing else is one."""
+    """Every wrong use in these files is an error that its comment expects, and nothing else is one."""
     settings = {
-        "include": [USER_CODE.name],
+        "include": [file.name for file in USER_CODE],
         "extraPaths": [str(ROOT / "src")],
         "pythonVersion": "3.11",
         "typeCheckingMode": "strict",
         "reportUnnecessaryTypeIgnoreComment": "error",
     }
-    shutil.copy(USER_CODE, tmp_path)
+    for file in USER_CODE:
+        shutil.copy(file, tmp_path)
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")
     checked = subprocess.run(
         [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson",
@@ -28,9 +29,10 @@ def test_user_code_passes_the_strict_checker_and_wrong_uses_do_not(tmp_path: Pat
     )  # fmt: skip
     report = json.loads(checked.stdout)
     found = [
-        f"{each['range']['start']['line'] + 1}: {each['message']}"
+        f"{Path(each['file']).name}:{each['range']['start']['line'] + 1}: {each['message']}"
         for each in report["generalDiagnostics"]
     ]
     assert found == []
-    assert report["summary"]["filesAnalyzed"] == 1
-    assert "# pyright: ignore[" in USER_CODE.read_text("utf-8")
+    assert report["summary"]["filesAnalyzed"] == len(USER_CODE) > 0
+    for file in USER_CODE:
+        assert "# pyright: ignore[" in file.read_text("utf-8"), file

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from remit.remit import Remit, Runtime
     from remit.store.memory import MemoryStore
     from remit.tools import Call, Computed, Effect, Tool, Toolset, tool
+    from remit.tools.derived import Invocation, Proceed, filter, prefix, wrap_tools  # noqa: A004 - as it is called everywhere
     from remit.transcript import Transcript
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "Effect",
     "Event",
     "Fenced",
+    "Invocation",
     "JournalError",
     "Limits",
     "Live",
@@ -95,6 +97,7 @@ __all__ = [
     "Pending",
     "PolicyRequest",
     "Price",
+    "Proceed",
     "Reason",
     "Refuse",
     "Remit",
@@ -120,9 +123,12 @@ __all__ = [
     "Unfinished",
     "Usage",
     "Veto",
+    "filter",
     "model",
+    "prefix",
     "tool",
     "wrap_model",
+    "wrap_tools",
 ]
 
 __version__ = "0.1.0"
@@ -141,6 +147,7 @@ _HOMES = {
     "remit.remit": "Remit Runtime",
     "remit.store.memory": "MemoryStore",
     "remit.tools": "Call Computed Effect Tool Toolset tool",
+    "remit.tools.derived": "Invocation Proceed filter prefix wrap_tools",
     "remit.transcript": "Transcript",
 }
 """Where each name lives. What is imported is loaded when it is first used: `remit --version` and a tab

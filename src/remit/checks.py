@@ -30,8 +30,6 @@ class Parts(Protocol):
     @property
     def instructions(self) -> object: ...
     @property
-    def tools(self) -> object: ...
-    @property
     def deps_type(self) -> object: ...
     @property
     def policy(self) -> object: ...
@@ -54,9 +52,6 @@ def check_parts(parts: Parts) -> None:
     _refuse_unless(
         not inspect.iscoroutinefunction(parts.instructions),
         "instructions= is async: look up what it needs before the run, and hand it in as deps=",
-    )
-    _refuse_unless(
-        isinstance(parts.tools, Iterable), "tools= is a list; for a single tool write tools=[...]"
     )
     _refuse_unless(
         isinstance(parts.deps_type, type | None),

@@ -11,10 +11,10 @@ import asyncio
 import contextlib
 import contextvars
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Generic, TypedDict, Unpack
+from typing import Any, Final, Generic, TypedDict, Unpack, overload
 
 from typing_extensions import TypeVar
 
@@ -36,7 +36,7 @@ from remit.pending import TOKENS, ConfirmCallback, Decision, Guard, Policy, mint
 from remit.run import write_decision
 from remit.store.base import Journal
 from remit.store.memory import MemoryStore
-from remit.tools import Call, Tool, resolve
+from remit.tools import Call, Tool, Tools, resolve
 from remit.transcript import Transcript
 from remit.workers import ThreadWorkers, Workers
 
@@ -67,13 +67,28 @@ class Runtime:
     """Seconds for which a body that was cancelled is waited for."""
 
 
+class TheTools:
+    """A field that takes tools and lists of tools, and gives one tuple of them."""
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Tools: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> tuple[Tool[..., Any], ...]: ...
+    def __get__(self, instance: object | None, owner: type) -> Tools:
+        return () if instance is None else vars(instance)["tools"]
+
+    def __set__(self, instance: object, tools: Tools) -> None:
+        """Errors: `ConfigurationError` for what are no tools, or two of one name."""
+        vars(instance)["tools"] = tuple(resolve(tools).values())
+
+
 class Changes(TypedDict, total=False):
     """What a copy may have different from its original: every part of a `Remit` but its types."""
 
     name: str
     model: Model | str
     limits: Limits
-    tools: Iterable[Tool[..., Any]]
+    tools: Tools
     instructions: Instructions
     settings: Settings
     policy: Policy | None
@@ -97,7 +112,8 @@ class Remit(Generic[Deps, Out_co]):
     """A model, or the name of one, such as `demo:support`: once made, the remit holds the model."""
     limits: Limits
     """What one run may use. There is no default: unlimited is not on offer."""
-    tools: Iterable[Tool[..., Any]] = ()
+    tools: TheTools = TheTools()
+    """Tools and lists of tools; read back, they are one tuple in the order given."""
     instructions: Instructions = ""
     """The system text, or a function of the deps or of nothing, evaluated once for each run."""
     settings: Settings = field(default_factory=Settings)
@@ -123,12 +139,11 @@ class Remit(Generic[Deps, Out_co]):
     def __post_init__(self) -> None:
         check_name("name", self.name)
         check_parts(self)
-        tools = resolve(self.tools)
+        tools = {tool.name: tool for tool in self.tools}
         model = named(self.model)
         check_options(model, self.limits, self.settings, tools=tools)
         _check_runtime(self.runtime)
         object.__setattr__(self, "model", model)
-        object.__setattr__(self, "tools", tuple(tools.values()))
         config = Config(
             name=self.name,
             model=model,

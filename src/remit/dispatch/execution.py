@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import copy
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -17,6 +18,7 @@ from remit.bodies import Body, Ended, run_inline
 from remit.budget import ZERO, Amount, Bill, Reservation, Totals
 from remit.current import CURRENT, Frame
 from remit.dispatch.results import of_ending
+from remit.dispatch.wrapping import Descent
 from remit.errors import ToolError
 from remit.late import STILL_RUNNING
 from remit.messages import Status
@@ -25,8 +27,9 @@ from remit.resources import Path
 from remit.rows import Late, Started
 from remit.run import Run
 from remit.state import CallState
-from remit.supervise import Ending, Halt, Raised, arrived, contained, give_up
+from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
 from remit.tools import Arguments, Call, Effect, Tool
+from remit.tools.derived import Invocation
 from remit.workers import WorkersExhausted
 
 __all__ = ["Execution"]
@@ -63,8 +66,13 @@ class Execution:
         self._halt = halt
         self._computed: dict[str, Any] = {}
         self.path = Path(run.path)
+        self._read_once = False
         self.entered = False
         """Whether the function was called."""
+        self.carried_out = False
+        """It came to its end, whatever its wrappers made of that."""
+        self.in_doubt = False
+        """A wrapper cut it short, so that it may have taken effect."""
         self.overshoot = ZERO
         """What it charged beyond what was reserved for it, once the account is closed."""
         self._frame = Frame(
@@ -127,22 +135,19 @@ class Execution:
     async def enter(self) -> Ended:
         """Run the body to its end; again after a failure, where the author allows it."""
         run, tool = self._run, self._tool
-        code = self._body(self._arguments)
         if run.listeners:
-            run.emit("call_started", {**self._named, "arguments": preview(self._call.arguments)})
-        may_be_quick = tool.deterministic and not tool.is_async
+            run.emit("call_started", {**self._named, "arguments": self._preview()})
+        may_be_quick = tool.deterministic and not tool.is_async and not tool.wrappers
         if may_be_quick and run.quick.get(tool.name, False):
-            ending, took = run_inline(code)
+            ending, took = run_inline(self._code())
             run.quick[tool.name] = took < QUICK_SECONDS
             return Ended(ending)
         for attempt in range(tool.retries + 1):
-            if attempt:
-                code = self._read_anew()
             began = run.loop.time()
-            ended = await self._once(code)
+            ended = await self._once()
             if may_be_quick:
                 run.quick[tool.name] = run.loop.time() - began < QUICK_SECONDS
-            if attempt == tool.retries or not _worth_retrying(ended):
+            if attempt == tool.retries or self.in_doubt or not _worth_retrying(ended):
                 return ended
             run.emit("call_retry", {**self._named, "attempt": attempt + 1})
             wakes = run.loop.time() + _RETRY_SECONDS * 2**attempt
@@ -151,7 +156,13 @@ class Execution:
                 return ended
         raise AssertionError("the last attempt returns")
 
-    def _body(self, arguments: Arguments) -> Callable[[], Any]:
+    def _code(self) -> Callable[[], Any]:
+        """The function with its arguments, for one entry: the last one may have changed what it got."""
+        arguments = self._arguments
+        if self._read_once:
+            read = self._tool.read_arguments(self._call.arguments)
+            arguments = read if isinstance(read, Arguments) else arguments
+        self._read_once = True
         bound = self._tool.bind(arguments.values, self._computed, self._make_call())
 
         def enter() -> Any:
@@ -163,18 +174,14 @@ class Execution:
 
         return enter
 
-    def _read_anew(self) -> Callable[[], Any]:
-        """The body for another attempt: the last one may have changed the arguments that it got."""
-        read = self._tool.read_arguments(self._call.arguments)
-        return self._body(read if isinstance(read, Arguments) else self._arguments)
-
-    async def _once(self, code: Callable[[], Any]) -> Ended:
+    async def _once(self) -> Ended:
+        descent = self._descent() if self._tool.wrappers else None
         context = contextvars.copy_context()
         context.run(CURRENT.set, self._frame)
         try:
             body = Body(
-                code,
-                blocking=not self._tool.is_async,
+                self._code() if descent is None else descent.enter,
+                blocking=descent is None and not self._tool.is_async,
                 name=f"{self._tool.name} {self._frame.key}",
                 context=context,
                 workers=self._run.workers,
@@ -182,29 +189,87 @@ class Execution:
             )
         except WorkersExhausted:
             return Ended(None, entered=False)
+
+        def before_cut() -> None:
+            self._frame.halt(self._halt.cause)
+            if descent is not None:
+                descent.cut()
+
         ended = await body.end(
             until=self._until,
             halt=self._halt,
             grace=self._run.grace,
-            before_cut=lambda: self._frame.halt(self._halt.cause),
+            before_cut=before_cut,
             on_late=self._late,
         )
+        if descent is not None:
+            return self._come_up(descent, ended)
         if ended.ending is None and ended.entered:
             self.entered = True  # a thread has it and was left to itself: it may enter at any time
         return ended if self.entered else Ended(None, ended.cut, entered=False)
+
+    # With wrappers around it
+
+    def _descent(self) -> Descent:
+        return Descent(
+            self._tool.wrappers,
+            invocation=self._invocation,
+            code=self._code,
+            blocking=not self._tool.is_async,
+            effect=self._tool.effect,
+            workers=self._run.workers,
+            on_left=self._left,
+            on_late=self._late,
+        )
+
+    def _invocation(self) -> Invocation:
+        return Invocation(
+            tool=self._tool.name,
+            effect=self._tool.effect,
+            arguments=copy.deepcopy(self._arguments.given),
+            preview=self._preview(),
+            call=self._make_call(),
+        )
+
+    def _come_up(self, descent: Descent, ended: Ended) -> Ended:
+        """How it ended, once it is known what became of the function itself."""
+        if ended.ending is None:
+            self.entered |= descent.forsake()
+        else:
+            descent.close()
+        self.entered |= descent.interrupted
+        self.carried_out |= descent.carried_out
+        self.in_doubt = descent.interrupted and not descent.carried_out
+        match ended.ending:
+            case Returned():
+                return ended
+            case Raised(error) if ended.cut is None:
+                no_worker = isinstance(error, WorkersExhausted) and not self.entered
+                return Ended(None, entered=False) if no_worker else ended
+            case _:
+                return ended if self.entered else Ended(None, ended.cut, entered=False)
+
+    def _left(self) -> None:
+        """A blocking function runs on without anybody who waits for it."""
+        if self._tool.effect is not Effect.READ:
+            STILL_RUNNING.add(self._frame.key, self._run.record.store)
+        self._run.emit("call_abandoned", self._named)
+
+    def _preview(self) -> str:
+        return preview(self._call.arguments)
 
     def bill(self) -> tuple[Totals | None, Bill | None]:
         """Close the account: what the call cost itself, and what the runs inside cost.
 
         A call that is entered again is counted already and has paid its declared price; what its body books
-        each time was spent each time.
+        each time was spent each time. One that its wrappers answered without the function is not counted.
         """
         self._frame.over = True
-        if not self.entered:
+        if not self.entered and self._frame.charged is None and self._frame.inside is None:
             self._reserved.refund()
             return None, None
-        again = self._call.spent.calls > 0
-        calls, price = (0, (Decimal(0), 0)) if again else (1, (self._tool.usd, self._tool.tokens))
+        counts = self.entered and not self._call.spent.calls
+        calls, price = (1, (self._tool.usd, self._tool.tokens)) if counts else (0, (Decimal(0), 0))
         usd, tokens = self._frame.charged or price
         self.overshoot = self._reserved.settle(Amount(calls=calls, tokens=tokens, usd=usd))
         return Totals(calls=calls, tokens=tokens, usd=usd), self._frame.inside
@@ -234,6 +299,8 @@ class Execution:
 
     def _late(self, ending: Ending) -> None:
         """The end of an abandoned body: kept for whoever repeats the call, never sent (T4)."""
+        if not self.entered:
+            return  # wrappers alone: nothing took effect
         result = of_ending(ending, self._tool)
         if self._tool.effect is Effect.READ:
             self._run.emit("late_outcome", {"key": self._frame.key, "status": result.status.value})

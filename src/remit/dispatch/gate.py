@@ -1,6 +1,6 @@
 """The way of one call through the gate, to its one result (C8).
 
-In this order: its tool and its arguments, the policy, doubts about an earlier entry, approval where one is
+In this order: its tool and its arguments, whether the tool is available, the policy, doubts about an earlier entry, approval where one is
 due, the budget, the calls before it, the guards, its resources; then the body. Whatever stops it on the way
 becomes its result. A `Passage` that began early, while its reply was still written, withholds its result until
 the reply turns out to be one whose calls run.
@@ -22,6 +22,7 @@ from remit.dispatch.results import (
     OUT_OF,
     Result,
     as_outcome,
+    carried_out,
     interrupted,
     no_call,
     not_run,
@@ -141,12 +142,15 @@ class Passage:
         doubtful = self.call.repeats or self.call.started is not None
         return (
             self.run.config.policy is not None
+            or bool(self._tool.conditions)
             or effect is Effect.CONFIRM
             or (doubtful and effect is not Effect.READ)
         )
 
     async def consult(self) -> None:
-        """Ask the policy and, where an earlier entry is in doubt, whoever may know its outcome."""
+        """Ask the filters, the policy and, where an earlier entry is in doubt, whoever may know its outcome."""
+        if not await self._is_available():
+            return
         await self._ask_policy()
         if self._halt.cause is not None:
             self._stay_out()
@@ -157,6 +161,20 @@ class Passage:
         wanted = None if self._halt.cause is not None else self._unapproved
         if self.result is None and wanted is not None and not self._proposed(wanted):
             await self._propose(wanted)
+
+    async def _is_available(self) -> bool:
+        """Whether every filter that let the tool into the list lets it be called (C8)."""
+        for condition in self._tool.conditions:
+            ending = await self._ask(condition, f"filter {self._tool.name}")
+            if ending is None:
+                self._stay_out()
+                return False
+            if not (isinstance(ending, Returned) and ending.value is True):
+                self._settle(
+                    said(f"Not run: {self._tool.name} is not available now.", Status.REFUSED)
+                )
+                return False
+        return True
 
     async def _ask_policy(self) -> None:
         policy, run = self.run.config.policy, self.run
@@ -419,7 +437,7 @@ class Passage:
             self._abandon(ended)
         elif isinstance(ending, Raised):
             if ended.cut is None:
-                self._settle(of_ending(ending, self._tool))
+                self._settle(self._of_failure(ending, execution))
             else:
                 self._interrupt(ended)
         elif (outcome := self._waits_for(ending.value)) is not None:
@@ -435,6 +453,14 @@ class Passage:
             )
         else:
             self._settle(of_ending(ending, self._tool))
+
+    def _of_failure(self, raised: Raised, execution: Execution) -> Result:
+        """What the model is told of an error: of an effect also whether it was carried out all the same."""
+        if self._tool.effect is not Effect.READ and execution.in_doubt:
+            return unknown("what is wrapped around it cut it short")
+        result = of_ending(raised, self._tool)
+        told = self._tool.effect is not Effect.READ and execution.carried_out
+        return carried_out(result) if told else result
 
     def _waits_for(self, value: object) -> Outcome[object] | None:
         """A run inside waits for somebody, so this call does. A confirmed call has had its one entry."""

@@ -19,6 +19,7 @@ __all__ = [
     "OUT_OF",
     "Result",
     "as_outcome",
+    "carried_out",
     "interrupted",
     "no_call",
     "not_run",
@@ -102,7 +103,12 @@ def of_value(value: object, tool: Tool[..., Any]) -> Result:
         return Result(rendered.content, Status.OK)
     if tool.effect is Effect.READ:
         return Result(rendered.content, Status.ERROR)
-    return Result((*rendered.content, Text(" The call itself was carried out.")), Status.ERROR)
+    return carried_out(Result(rendered.content, Status.ERROR))
+
+
+def carried_out(result: Result) -> Result:
+    """The error of a call whose function came to its end all the same."""
+    return Result((*result.content, Text(" The call itself was carried out.")), result.status)
 
 
 def _of_outcome(outcome: Outcome[object], tool: Tool[..., Any]) -> Result:

@@ -2,7 +2,7 @@
 
 A wrapper is an async generator of chunks. It asks the model beneath once, several times or not at all, and
 what it yields is what the loop hears; attempts that the loop makes again pass through it again. Beside it stands
-`tools/wrapped.py`, the same for tools.
+`tools/derived.py`, the same for tools.
 
 It is no way around a limit (L2). It may not ask for more output or more time than the loop has granted, and
 what was reported to it is billed: its reply says at least as much as the replies beneath it did. A wrapper

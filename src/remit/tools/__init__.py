@@ -11,13 +11,14 @@ Above `schedule` and the values, below the dispatcher, which alone enters a tool
     own_schema  the same for tools that bring their own schema
     call        what the function sees of the call
     toolset     where tools come from
+    derived     copies that are wrapped, renamed or filtered
 """
 
 from remit.tools.arguments import Arguments, BadArguments, near_matches
 from remit.tools.call import Call
 from remit.tools.computed import Computed, ComputedParameter
 from remit.tools.tool import Effect, Reconciler, Tool, tool
-from remit.tools.toolset import StaticTools, Toolset, resolve
+from remit.tools.toolset import StaticTools, Tools, Toolset, flattened, resolve
 
 __all__ = [
     "Arguments",
@@ -29,7 +30,9 @@ __all__ = [
     "Reconciler",
     "StaticTools",
     "Tool",
+    "Tools",
     "Toolset",
+    "flattened",
     "near_matches",
     "resolve",
     "tool",

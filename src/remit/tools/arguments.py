@@ -9,13 +9,14 @@ pydantic, one for tools that bring their own schema.
 
 from __future__ import annotations
 
+import copy
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import msgspec
 
@@ -82,6 +83,12 @@ class ArgumentsReader(ABC):
         self._schema = schema
         self._parameters = parameters
         self._nothing_required = not parameters.get("required")
+
+    def named(self, tool_name: str) -> Self:
+        """The same for a tool of another name."""
+        other = copy.copy(self)
+        other._tool_name = tool_name  # noqa: SLF001 - its own kind
+        return other
 
     def read(self, text: str) -> Arguments | BadArguments:
         """Read the text of one call.

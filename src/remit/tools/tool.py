@@ -146,6 +146,10 @@ class Tool(Generic[P, R]):
     reconciler: Reconciler | None
     needs_instance: bool
     """A method that is not bound yet: pass `shop.cancel`, not `Shop.cancel`."""
+    wrappers: tuple[Callable[..., Any], ...]
+    """What stands around the function, outermost first; see `remit.wrap_tools`."""
+    conditions: tuple[Callable[[], object], ...]
+    """All of them are True where the tool is available; see `remit.filter`."""
 
     def __init__(
         self,
@@ -183,6 +187,8 @@ class Tool(Generic[P, R]):
         self.computed = computed
         self.reconciler = None
         self.needs_instance = not takes_dict and is_method(function)
+        self.wrappers = ()
+        self.conditions = ()
         self._function = function
         self._body = collected(function)
         self._reader = reader
@@ -214,8 +220,7 @@ class Tool(Generic[P, R]):
             return self
         function = _bound(self._function, instance)
         summary, reconciler = self._summary, self.reconciler
-        bound = copy.copy(self)
-        vars(bound).update(
+        return self._changed(
             __wrapped__=function,
             _function=function,
             _body=collected(function),
@@ -223,7 +228,27 @@ class Tool(Generic[P, R]):
             reconciler=reconciler and replace(reconciler, fn=_bound(reconciler.fn, instance)),
             needs_instance=False,
         )
-        return bound
+
+    # --- copies that differ in one thing; `derived.py` makes them ---
+
+    def renamed(self, name: str) -> Tool[P, R]:
+        """Under another name. Errors: `ConfigurationError` for one that no model takes."""
+        _check_name(name)
+        spec = ToolSpec(name, self.description, self.parameters)
+        return self._changed(name=name, spec=spec, _reader=self._reader.named(name))
+
+    def wrapped(self, wrapper: Callable[..., Any]) -> Tool[P, R]:
+        """With a wrapper around all that is there already."""
+        return self._changed(wrappers=(wrapper, *self.wrappers))
+
+    def available_if(self, condition: Callable[[], object]) -> Tool[P, R]:
+        """Under one condition more."""
+        return self._changed(conditions=(*self.conditions, condition))
+
+    def _changed(self, **changes: Any) -> Tool[P, R]:
+        changed = copy.copy(self)
+        vars(changed).update(changes)
+        return changed
 
     @staticmethod
     def from_schema(
