@@ -63,6 +63,7 @@ from remit.testing import (
     validate_request,
 )
 from remit.testing.faults import (
+    LAST,
     FaultPlan,
     ModelFault,
     PlannedCall,
@@ -309,11 +310,13 @@ class World:
 class Watched:
     """A scripted model that tells the world when it is asked, and what it reported."""
 
-    def __init__(self, world: World, plan: FaultPlan, *, root: bool) -> None:
+    def __init__(
+        self, world: World, plan: FaultPlan, *, root: bool, last: PlannedTurn = LAST
+    ) -> None:
         self._world = world
         self._who = "root" if root else "child"
         self.inner = ScriptedModel(
-            script(plan.turns, heard=self._hear), name=self._who, record=True,
+            script(plan.turns, heard=self._hear, last=last), name=self._who, record=True,
             profile=ModelProfile(price=_PRICE, max_output=256),
         )  # fmt: skip
 
@@ -479,9 +482,16 @@ async def delegate(item: int, call: Call[World]) -> Any:
     return await call.deps.child.run(f"task {item}", deps=call.deps)
 
 
-TOOLS = (look, peek, scan, count, put, send, write, pay, refund, delegate)
-CHILD_TOOLS = tuple(each for each in TOOLS if each is not delegate)
-EFFECTS = {each.name: each.effect.value for each in TOOLS}
+@tool(effect="idempotent", timeout=2, resource=(), ends_run=True)
+async def finish(item: int, call: Call[World]) -> Any:
+    """Ends the run."""
+    return await call.deps.body("finish", item, call)
+
+
+ALL_BUT_FINISH = (look, peek, scan, count, put, send, write, pay, refund, delegate)
+TOOLS = (*ALL_BUT_FINISH, finish)
+CHILD_TOOLS = tuple(each for each in ALL_BUT_FINISH if each is not delegate)
+EFFECTS = {each.name: each.effect.value for each in TOOLS} | {"final_answer": "read"}
 BLOCKING = frozenset({"scan", "write"})
 
 
@@ -496,7 +506,33 @@ _NAMES: dict[Mood, tuple[str, ...]] = {
     "people": ("pay", "refund", "pay", "look", "put", "write"),
     "family": ("delegate", "delegate", "look", "put", "pay"),
 }
-_ALL_NAMES = tuple(EFFECTS)
+_ALL_NAMES = tuple(each.name for each in ALL_BUT_FINISH)
+
+Ending = Literal["text", "output", "call"]
+ENDINGS: tuple[Ending, ...] = ("text", "output", "call")
+"""What the root is to end with: an answer, a typed output, or a call of `finish`."""
+_OUTPUTS: tuple[Mapping[str, Any], ...] = ({"value": 7}, {"value": 8}, {"value": "seven"}, {})
+_FINISHING_ITEMS = 500
+
+
+def _with_ending(seed: int, plan: FaultPlan, ending: Ending) -> tuple[FaultPlan, PlannedTurn]:
+    """The plan with turns that end the run, rightly or wrongly, and what is said behind it."""
+    rng = random.Random(f"ending {seed}")
+    turns: list[PlannedTurn] = []
+    for item, turn in enumerate(plan.turns, _FINISHING_ITEMS):
+        if ending == "output" and rng.random() < 0.4:
+            turns.append(replace(turn, output=rng.choice(_OUTPUTS)))
+        elif ending == "call" and rng.random() < 0.4:
+            fault = rng.choice((ToolFault.NONE, ToolFault.NONE, ToolFault.RAISES, ToolFault.SLOW))
+            call = PlannedCall("finish", item, rng.choice((0.0, 0.1, 0.4)), fault)
+            calls = list(turn.calls)
+            calls.insert(rng.randint(0, len(calls)), call)
+            turns.append(replace(turn, calls=tuple(calls)))
+        else:
+            turns.append(turn)
+    handed_in = ending == "output" and rng.random() < 0.7
+    last = PlannedTurn(output={"value": 9}) if handed_in else LAST
+    return replace(plan, turns=tuple(turns)), last
 
 
 @dataclass(frozen=True)
@@ -505,6 +541,9 @@ class Scenario:
 
     seed: int
     mood: Mood
+    ending: Ending
+    last: PlannedTurn
+    """What the root's model says when its plan is carried out."""
     plan: FaultPlan
     child: FaultPlan
     limits: Limits
@@ -554,9 +593,15 @@ class Scenario:
         if mood == "bug":
             plan = replace(plan, stop=None)  # one thing at a time: it has to be told what it is
         limits = _limits(rng, mood)
+        (ending,) = random.Random(f"ends {seed}").choices(ENDINGS, (8, 1, 1))
+        if mood in ("stall", "bug"):
+            ending = "text"
+        plan, last = _with_ending(seed, plan, ending)
         return cls(
             seed=seed,
             mood=mood,
+            ending=ending,
+            last=last,
             plan=plan,
             child=child,
             limits=limits,
@@ -603,7 +648,7 @@ class Story:
     scenario: Scenario
     world: World = field(init=False)
     store: Disk = field(init=False)
-    support: Remit[World] = field(init=False)
+    support: Remit[World, Any] = field(init=False)
     model: Watched = field(init=False)
     live: Live[str] | None = None
     outcome: Outcome[str] | None = None
@@ -614,7 +659,8 @@ class Story:
 
     def __post_init__(self) -> None:
         self.world = World(self.scenario)
-        self.model = Watched(self.world, self.scenario.plan, root=True)
+        s = self.scenario
+        self.model = Watched(self.world, s.plan, root=True, last=s.last)
         self._child_model = Watched(self.world, self.scenario.child, root=False)
 
     @property
@@ -642,6 +688,7 @@ class Story:
             guards=() if s.guard is None else (world.guard,),
             confirm=world.confirm if s.in_process else None,
             hand_back=s.hand_back, show_budget=s.show_budget, store=store, runtime=runtime,
+            output=int if s.ending == "output" else str,
         )  # fmt: skip
 
     # Lives
@@ -869,7 +916,7 @@ class Story:
     async def _check_replay(self, outcome: Outcome[str]) -> None:
         """What the rows say is what the live run said."""
         state = await read_state(self.store, self.run_id)
-        stored = await stored_outcome(self.store, state)
+        stored = await stored_outcome(self.store, state, self.support._config.output)
         for name in ("reason", "whose", "text", "transcript", "spend", "error", "steps", "output"):
             then, now = getattr(outcome, name), getattr(stored, name)
             if name == "spend":
@@ -922,6 +969,7 @@ class Story:
             self._check_book(book)
         self._check_bodies(books)
         self._check_spend(books, outcome)
+        self._check_output(books[self.run_id], outcome)
         if self.said and outcome.completed:
             told = any("and tuesday" in m.text for m in outcome.transcript)
             self.expect(told or not self.lossless, "T5: what was said got lost")
@@ -945,12 +993,37 @@ class Story:
             text = "".join(part["text"] for part in result["content"])
             item = book.edits.get(use_id, arguments).get("item")
             said = f"{name} {item}" in text
-            self.expect(said or name == "delegate", f"T1: {name} {item} was answered {text!r}")
+            self.expect(
+                said or name in ("delegate", "final_answer"),
+                f"T1: {name} {item} was answered {text!r}",
+            )
         for use_id, key in book.keyed:
             if EFFECTS[book.what[use_id][0]] == "confirm":
                 entered = sum(e.key == key for e in self.world.entries)
                 approved = sum(book.approved[u] for u, k in book.keyed if k == key)
                 self.expect(entered <= approved, f"E1: {key} ran {entered} on {approved} approvals")
+
+    def _check_output(self, book: _Book, outcome: Outcome[Any]) -> None:
+        """O1, O2: what the raw rows of the newest turn hold is what the outcome gives, and nothing else is."""
+        if not outcome.completed:
+            self.expect(outcome.output is None, f"O1: {outcome.output!r} of an unfinished run")
+            misfits = outcome.reason is not Reason.INVALID_OUTPUT or book.misfits > 2
+            self.expect(misfits, f"O1: {outcome.reason} after {book.misfits} misfits")
+            return
+        ended = [[u for u in turn if book.ends(u)] for turn in book.turns]
+        self.expect(self.said or not any(ended[:-1]), "O2: asked on after a call that ended it")
+        last = ended[-1]
+        kinds = ["output" if book.what[u][0] == "final_answer" else "call" for u in last]
+        self.expect(kinds.count("output") < 2, "O1: two outputs of one turn were accepted")
+        value: object = outcome.text
+        if "output" in kinds:
+            value = book.what[last[kinds.index("output")]][1]["value"]
+        elif self.scenario.ending == "output":
+            self.world.violate("O1: completed without its output")
+        elif last:
+            value = "".join(part["text"] for part in book.results[last[0]]["content"])
+        self.expect(outcome.output == value, f"O1: gave {outcome.output!r}, not {value!r}")
+        self.world.seen["ended by", kinds[0] if kinds else "text"] += 1
 
     def _check_bodies(self, books: Mapping[str, _Book]) -> None:
         """What ran is reported as run, and what is reported as not run did not."""
@@ -1078,6 +1151,10 @@ class _Book:
         self.edits: dict[str, Mapping[str, Any]] = {}
         self.edited_keys: dict[str, str] = {}
         self.errors: list[str] = []
+        self.turns: list[list[str]] = []
+        """The tool uses of each reply."""
+        self.misfits = 0
+        """Outputs that did not fit, text included."""
         self.steps = self.calls = self.tokens = self.estimated = self.billed = 0
         self.discarded = 0
         self.ended = False
@@ -1111,6 +1188,8 @@ class _Book:
         if row["message"] is None:
             return
         self.steps += not row["closing"]
+        self.misfits += "invalid" in row
+        self.turns.append([])
         counts: Counter[str] = Counter()
         uses = [block for block in row["message"]["content"] if block["type"] == "tool_use"]
         for use, asked in zip(uses, row["asked"], strict=True):
@@ -1123,6 +1202,7 @@ class _Book:
             digest = hashlib.sha256(_canonical(arguments)).hexdigest()[:16]
             called = f"{use['name']}:{digest}"
             counts[called] += 1
+            self.turns[-1].append(use["id"])
             expected = (
                 [
                     k for _, k, _ in self.uses.values()
@@ -1134,6 +1214,11 @@ class _Book:
             expected += list(self.edited_keys.values()) if repeats else []
             self.uses[use["id"]] = (self.steps, key, expected)
 
+    def ends(self, use_id: str) -> bool:
+        """Whether the result of this call ends the run."""
+        ended = self.what[use_id][0] in ("finish", "final_answer")
+        return ended and self.results.get(use_id, {}).get("status") == "ok"
+
     def _charged(self, row: Mapping[str, Any]) -> None:
         self.tokens += _total(row["usage"])
         self.billed += _total(row["usage"])
@@ -1144,6 +1229,8 @@ class _Book:
 
     def _settled(self, row: Mapping[str, Any]) -> None:
         self.results[row["tool_use_id"]] = row
+        misfit = self.what[row["tool_use_id"]][0] == "final_answer" and row["status"] == "error"
+        self.misfits += misfit
         self._open.pop(row["tool_use_id"], None)
         self._spent(row.get("spent") or {})
 

@@ -114,10 +114,16 @@ async def decisions() -> list[Event]:
     return (await watched(desk([("pay", {})], [pay], confirm=confirm), "go"))[1]
 
 
+async def outputs() -> list[Event]:
+    script = ["seven", ("final_answer", {"value": "seven"}), ("final_answer", {"value": 7})]
+    return (await watched(desk(script, output=int), "go"))[1]
+
+
 RUNS: list[Callable[[], Awaitable[list[Event]]]] = [
     tools_of_all_kinds,
     trouble_with_the_model,
     decisions,
+    outputs,
 ]
 
 

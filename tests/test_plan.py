@@ -62,6 +62,7 @@ def replied(
     closing: bool = False,
     whole: bool = True,
     prefix: str = "c",
+    invalid: str | None = None,
 ) -> Replied:
     """A reply as the journal holds it."""
     uses = tuple(ToolUse(f"{prefix}{i}", "look", "{}") for i in range(calls))
@@ -82,14 +83,15 @@ def replied(
         whole=whole,
         seconds=1.0,
         latency=1.0,
+        invalid=invalid,
     )
 
 
 def settled(tool_use_id: str, *, denied: str | None = None, ends: Ends = "") -> Settled:
     status = Status.OK if denied is None else Status.NOT_STARTED
-    return Settled(
-        tool_use_id, (Text("seen"),), denied is not None, status, denied=denied, ends=ends
-    )
+    status = Status.ERROR if ends == "invalid" else status
+    failed = status is not Status.OK
+    return Settled(tool_use_id, (Text("seen"),), failed, status, denied=denied, ends=ends)
 
 
 def proposed(tool_use_id: str, *, expires_at: str = LATER) -> Proposed:
@@ -116,7 +118,16 @@ BEFORE: dict[str, tuple[Row, ...]] = {
     "one empty": (EMPTY, Noted("empty", "Say something.")),
     "two empty": (EMPTY, Noted("empty", "Say something."), EMPTY, Noted("empty", "Say it.")),
 }
-PROGRESS = ("open", "proposed", "first settled", "first ends the run", "all settled", "ended")
+PROGRESS = (
+    *("open", "proposed", "first settled", "first ends the run"),
+    *("all settled", "ended", "handed in", "misfit"),
+)
+LAST: dict[str, Ends] = {
+    "all settled": "",
+    "ended": "done",
+    "handed in": "output",
+    "misfit": "invalid",
+}
 
 
 def after_calls(calls: int, progress: str) -> tuple[Row, ...] | None:
@@ -132,11 +143,9 @@ def after_calls(calls: int, progress: str) -> tuple[Row, ...] | None:
             return (settled("c0"),) if calls > 1 else None
         case "first ends the run":
             return (settled("c0", ends="done"),) if calls > 1 else None
-        case "ended":
-            *before, last = (f"c{i}" for i in range(calls))
-            return (*map(settled, before), settled(last, ends="done"))
         case _:
-            return tuple(settled(f"c{i}") for i in range(calls))
+            *before, last = (f"c{i}" for i in range(calls))
+            return (*map(settled, before), settled(last, ends=LAST[progress]))
 
 
 def situations() -> Iterator[Situation]:
@@ -249,6 +258,53 @@ def test_a_call_that_ended_the_run_completes_it_once_its_turn_is_answered_and_no
             assert move == Stop(Reason.COMPLETED), where
             ended += 1
     assert ended > 100
+
+
+def wrong_text(_: str = "") -> tuple[Row, ...]:
+    return (replied(StopReason.END_TURN, text="seven", invalid="as text"),)
+
+
+def wrong_call(prefix: str = "w", *more: Row) -> tuple[Row, ...]:
+    reply = replied(StopReason.TOOL_USE, calls=1 + len(more), prefix=prefix)
+    return (reply, settled(f"{prefix}0", ends="invalid"), *more)
+
+
+def test_an_output_that_does_not_fit_is_no_answer_and_is_told_once() -> None:
+    """O1: text that is no output completes nothing; the note behind it says what was wrong."""
+    state = RunState("run", (OPENED, *wrong_text()))
+    assert not state.final
+    assert plan(state, Room(NOW)) == Ask((Noted("invalid", "as text"),))
+    state.apply(Noted("invalid", "as text"))
+    assert plan(state, Room(NOW)) == Ask()
+    called = RunState("run", (OPENED, *wrong_call()))
+    assert plan(called, Room(NOW)) == Ask()  # its result has told it
+
+
+def test_two_retries_in_a_row_are_made_in_whichever_form_and_no_more() -> None:
+    """O1: the third misfit ends the run with its own words, whatever room there is."""
+    limited = Room(NOW, limit=STEPS)
+    for forms in product((wrong_text, wrong_call), repeat=3):
+        rows: list[Row] = [OPENED]
+        for number, form in enumerate(forms, 1):
+            rows += form("xyz"[number - 1])
+            state = RunState("run", rows)
+            why = "as text" if form is wrong_text else "seen"
+            assert (state.invalids, state.misfit) == (number, why)
+            for room in (Room(NOW), Room(NOW, queued=True), limited):
+                move = plan(state, room)
+                if number <= 2:
+                    assert isinstance(move, Ask), forms
+                else:
+                    assert move == Stop(Reason.INVALID_OUTPUT, error=why), forms
+
+
+def test_a_row_of_misfits_ends_where_something_else_was_done() -> None:
+    """O1: a turn whose call went well is no retry; one in which nothing went well goes on counting."""
+    worked = (replied(StopReason.TOOL_USE, calls=1), settled("c0"))
+    failed = (replied(StopReason.TOOL_USE, calls=1), settled("c0", denied="call_budget:desk"))
+    assert RunState("run", (OPENED, *wrong_text(), *worked)).invalids == 0
+    assert RunState("run", (OPENED, *wrong_text(), *failed)).invalids == 1
+    assert RunState("run", (OPENED, *wrong_text(), *wrong_call("w", settled("w1")))).invalids == 2
 
 
 def test_what_is_said_behind_a_call_that_ended_the_run_is_answered() -> None:

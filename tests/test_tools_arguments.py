@@ -328,6 +328,37 @@ def test_text_nested_in_text_is_read_once() -> None:
     refused(taking(list[Tree]), wrapped("[" * 5000))
 
 
+class Measured(BaseModel):
+    value: float = 0
+    count: int = 0
+    exact: Decimal = Decimal(0)
+    anything: Any = None
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"value": 1e999}', "x[1].value"),
+        ('{"value": -1e999}', "x[1].value"),
+        ('{"value": 1' + "0" * 400 + "}", "x[1].value"),
+        ('{"value": 1' + "0" * 400 + ".5}", "x[1].value"),
+        ('{"anything": [1e999]}', "x[1].anything[0]"),
+    ],
+)
+def test_a_number_beyond_every_double_is_refused_and_never_infinite(text: str, place: str) -> None:
+    """C2: read without loss at every depth; what a double cannot hold is no float."""
+    assert f"- {place}: the number is too large" in refused(
+        taking(list[Measured]), f'{{"x": [{{"value": 1.5}}, {text}]}}'
+    )
+
+
+def test_large_numbers_stay_what_they_are_where_their_type_can_hold_them() -> None:
+    """C2: whole numbers and decimals have no largest."""
+    text = '{"x": {"value": 1e308, "count": 1' + "0" * 400 + ', "exact": 1e999}}'
+    read = fitted(taking(Measured), text).values["x"]
+    assert read == Measured(value=1e308, count=10**400, exact=Decimal("1e999"))
+
+
 # --- tools that bring their own schema -----------------------------------------------------------
 
 

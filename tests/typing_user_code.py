@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, assert_type
 
+from pydantic import BaseModel
+
 import remit
 from remit import Call, Event, Limits, Live, Outcome, Reason, Remit, Tool, Transcript
 from remit.testing import ScriptedModel
@@ -128,6 +130,53 @@ async def without_a_type_the_output_is_text() -> str | None:
     assert_type(await plain.cancel(outcome.run_id), Outcome[str])
     outcome.text = "more"  # pyright: ignore[reportAttributeAccessIssue] - an outcome is frozen
     return outcome.output
+
+
+class Verdict(BaseModel):
+    ok: bool
+
+
+judge = Remit(name="judge", model=MODEL, limits=LIMITS, output=Verdict, deps_type=Shop)
+clock = Remit(name="clock", model=MODEL, limits=LIMITS, output=Clock)
+many = Remit(name="many", model=MODEL, limits=LIMITS, output=list[Verdict])
+choice = Remit(name="choice", model=MODEL, limits=LIMITS, output=Literal["yes", "no"])
+either = Remit(name="either", model=MODEL, limits=LIMITS, output=Verdict | Clock)
+declared: Remit[Shop, Verdict] = judge
+wider: Remit[Shop, BaseModel] = judge
+
+
+async def with_a_type_the_output_is_of_it(desk: Shop) -> bool:
+    assert_type(judge, Remit[Shop, Verdict])
+    outcome = await judge.run("hello", deps=desk)
+    assert_type(outcome, Outcome[Verdict])
+    assert_type(outcome.output, Verdict | None)
+    assert_type((await clock.run("hello")).output, Clock | None)
+    assert_type((await many.run("hello")).output, list[Verdict] | None)
+    assert_type((await choice.run("hello")).output, Literal["yes", "no"] | None)
+    assert_type((await either.run("hello")).output, Verdict | Clock | None)
+    assert_type(await judge.resume("r", deps=desk), Outcome[Verdict])
+    assert_type(await judge.outcome("r"), Outcome[Verdict])
+    assert_type(await judge.cancel("r"), Outcome[Verdict])
+    assert_type(judge.run_sync("hello", deps=desk), Outcome[Verdict])
+    assert_type(outcome.raise_for_reason(), Outcome[Verdict])
+    async with judge.stream("hello", deps=desk) as live:
+        assert_type(live, Live[Verdict])
+    assert_type(live.outcome.output, Verdict | None)
+    assert_type(judge.as_tool("judge", "Judge.", limits=LIMITS), Tool[..., Any])
+    return outcome.output is not None and outcome.output.ok
+
+
+async def an_output_is_looked_at_before_it_is_used(desk: Shop) -> None:
+    outcome = await judge.run("hello", deps=desk)
+    assert outcome.output.ok  # pyright: ignore[reportOptionalMemberAccess] - the run may not have completed
+    if outcome.output is not None:
+        count: int = outcome.output  # pyright: ignore[reportAssignmentType] - a verdict is no number
+        assert count
+    text: Remit[Shop, str] = judge  # pyright: ignore[reportAssignmentType] - it hands in a verdict
+    Remit(name="x", model=MODEL, limits=LIMITS, output=Verdict(ok=True))  # pyright: ignore[reportArgumentType] - no type
+    judge.replace(output=Clock)  # pyright: ignore[reportCallIssue] - types stay
+    assert_type(judge.replace(name="other"), Remit[Shop, Verdict])
+    assert_type(text, Remit[Shop, str])
 
 
 async def a_stream_has_the_same_type() -> None:

@@ -194,7 +194,7 @@ async def resume(
                 state.bill,
                 ours=state.opened.caller == host.frame.caller,
             )
-        return _over(await stored_outcome(host.store, state))
+        return _over(await stored_outcome(host.store, state, config.output))
     return await _activate(config, host, run_id, deps, limits=limits, again=True, reserve=reserve)
 
 
@@ -223,12 +223,13 @@ def _check_owner(state: RunState, config: Config) -> None:
         )
 
 
-async def look(host: Host, run_id: str) -> Activation:
+async def look(config: Config, host: Host, run_id: str) -> Activation:
     """The outcome of a run, once there is one; nothing is set going. Errors: `ConfigurationError`."""
     attached = _attach(host.store, run_id)
     if attached is not None:
         return attached
-    return _over(await stored_outcome(host.store, await _known_state(host.store, run_id)))
+    state = await _known_state(host.store, run_id)
+    return _over(await stored_outcome(host.store, state, config.output))
 
 
 async def cancel(config: Config, host: Host, run_id: str) -> Activation:
@@ -239,7 +240,7 @@ async def cancel(config: Config, host: Host, run_id: str) -> Activation:
         return Activation(_followed(found))
     state = await _known_state(host.store, run_id)
     if state.ended is not None:
-        return _over(await stored_outcome(host.store, state))
+        return _over(await stored_outcome(host.store, state, config.output))
     return await _activate(config, host, run_id, None, limits=None, again=True, halted=True)
 
 

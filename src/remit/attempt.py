@@ -19,10 +19,11 @@ from remit.errors import ModelError, ModelProtocolError
 from remit.messages import Block, Message, Reply, StopReason, ToolUse, Usage
 from remit.models.base import BlockDone, Chunk, ModelRequest, TextDelta
 from remit.models.checked import checked_block, checked_reply, is_usage
+from remit.preview import preview
 from remit.quote import Quote, cost_of
 from remit.rows import Asked, Charged, Replied
 from remit.run import Run
-from remit.state import RUNNABLE, Limit
+from remit.state import FINAL, RUNNABLE, Limit
 from remit.supervise import Raised, Returned, arrived, contained, give_up, was_stopped
 from remit.transcript import is_blank
 
@@ -49,6 +50,7 @@ class Attempt:
             settings=run.config.settings,
             max_output=quote.max_output,
             deadline=self.until,
+            output_schema=None if self._closing else run.config.output_schema,
         )
         self._reads = EarlyReads(run, allowed=not self._closing)
         self._blocks: list[Block] = []
@@ -181,6 +183,7 @@ class Attempt:
             whole=stop_reason is not None,
             seconds=run.clock.seconds,
             latency=round(latency, 6),
+            invalid=None if stop_reason is None else self._misfit(message, stop_reason),
         )
         actual = Amount(
             steps=0 if self._closing or message is None else 1, tokens=billed.total, usd=row.usd
@@ -199,6 +202,15 @@ class Attempt:
         )
         if run.listeners:
             _tell(run, row, overshoot)
+
+    def _misfit(self, message: Message | None, stop_reason: StopReason) -> str | None:
+        """Why an answer is not the typed output that is asked for; None where it is, or is no answer."""
+        config = self._run.config
+        if config.output is None or message is None or self._closing:
+            return None
+        if stop_reason not in FINAL or message.tool_uses or not message.text.strip():
+            return None
+        return config.output.misfit(message.text, native=config.output_schema is not None)
 
     def _named(self, content: tuple[Block, ...]) -> Message | None:
         """The message with ids that are unique in the transcript (T3)."""
@@ -243,6 +255,8 @@ def _tell(run: Run, row: Replied, overshoot: Amount) -> None:
             "seconds": row.latency,
         },
     )
+    if row.invalid is not None:
+        run.emit("output_invalid", {"error": preview(row.invalid)})
     if overshoot != ZERO:
         run.emit("overshoot", overshoot.to_json())
 

@@ -17,7 +17,15 @@ from remit.messages import Media, Text
 from remit.models.base import ModelProfile, Settings
 from remit.store.base import Journal
 
-__all__ = ["Parts", "check_content", "check_name", "check_options", "check_parts", "check_tags"]
+__all__ = [
+    "Parts",
+    "check_content",
+    "check_model",
+    "check_name",
+    "check_options",
+    "check_parts",
+    "check_tags",
+]
 
 _MAX_NAME_CHARS = 200
 _JOURNAL = [name for name, member in vars(Journal).items() if inspect.iscoroutinefunction(member)]
@@ -80,10 +88,8 @@ def check_parts(parts: Parts) -> None:
     )
 
 
-def check_options(
-    model: object, limits: object, settings: object, *, tools: Collection[str]
-) -> None:
-    """What a remit has and a run may replace. Errors: `ConfigurationError`."""
+def check_model(model: object) -> None:
+    """Errors: `ConfigurationError`."""
     _refuse_unless(
         _has_methods(model, ["stream"])
         and isinstance(getattr(model, "name", None), str)
@@ -91,6 +97,13 @@ def check_options(
         "model= takes an object with a name, a ModelProfile as profile and stream(request); "
         f"this is {_kind(model)}",
     )
+
+
+def check_options(
+    model: object, limits: object, settings: object, *, tools: Collection[str]
+) -> None:
+    """What a remit has and a run may replace. Errors: `ConfigurationError`."""
+    check_model(model)
     _refuse_unless(
         isinstance(limits, Limits),
         "limits= takes a remit.Limits(steps=..., tokens=..., seconds=...); there is no default",

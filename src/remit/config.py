@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from remit.budget import Limits
 from remit.models.base import Model, Settings, ToolSpec
 from remit.pending import ConfirmCallback, Guard, Policy
 from remit.tools import Tool
 
-__all__ = ["GRACE_SECONDS", "Config", "Instructions", "Note", "call_with"]
+if TYPE_CHECKING:
+    from remit.tools.output import OutputSpec  # behind it is pydantic, which is slow to import
+
+__all__ = ["GRACE_SECONDS", "Config", "Instructions", "Note", "call_with", "shown_tools"]
 
 GRACE_SECONDS = 0.5
 """How long a body that was cancelled is waited for."""
@@ -37,6 +40,8 @@ class Config:
     instructions: Instructions
     limits: Limits
     settings: Settings
+    output: OutputSpec | None
+    """What a run hands in; None: text."""
     policy: Policy | None
     guards: tuple[Guard, ...]
     confirm: ConfirmCallback | None
@@ -46,6 +51,41 @@ class Config:
     grace: float
     now: Callable[[], datetime]
     """Calendar time, aware and in UTC; injected by tests."""
+
+    @property
+    def output_schema(self) -> Mapping[str, Any] | None:
+        """What the final text has to fit, where it is the model that holds it to a schema."""
+        native = self.output is not None and self.output.tool.name not in self.tools
+        return self.output.schema if self.output is not None and native else None
+
+    @property
+    def described(self) -> tuple[ToolSpec, ...]:
+        """What every request describes to the model, for estimates: the tools, and the schema of its text."""
+        schema = self.output_schema
+        return self.specs if schema is None else (*self.specs, ToolSpec("output", "", schema))
+
+    def asking(self, model: Model, settings: Settings) -> Config:
+        """The same with another model or other settings, for one run."""
+        tools = self.tools
+        if self.output is not None:
+            own = {name: tool for name, tool in tools.items() if tool is not self.output.tool}
+            tools = shown_tools(own, self.output, model)
+        return replace(
+            self,
+            model=model,
+            settings=settings,
+            tools=tools,
+            specs=tuple(tool.spec for tool in tools.values()),
+        )
+
+
+def shown_tools(
+    tools: Mapping[str, Tool[..., Any]], output: OutputSpec | None, model: Model
+) -> Mapping[str, Tool[..., Any]]:
+    """The tools that a model is shown: the one that takes the output too, unless its own text does."""
+    if output is None or model.profile.native_output:
+        return tools
+    return {**tools, output.tool.name: output.tool}
 
 
 def call_with(given: Callable[..., Any], deps: Any) -> Any:

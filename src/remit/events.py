@@ -26,6 +26,7 @@ EventKind: TypeAlias = Literal[
     "call_settled",
     "call_blocked",
     "call_abandoned",
+    "output_invalid",
     "read_discarded",
     "late_outcome",
     "pending",

@@ -122,7 +122,9 @@ async def _ended(run: Run, stop: Stop) -> Outcome[Any]:
     for proposal in proposals:
         await run.record.store.withdraw(proposal.pending_id)
         TOKENS.pop(proposal.pending_id, None)
-    return outcome_of(run.state, stop.reason, whose=stop.whose, error=stop.error)
+    return outcome_of(
+        run.state, stop.reason, whose=stop.whose, error=stop.error, spec=run.config.output
+    )
 
 
 async def _parked(run: Run) -> bool:
@@ -166,7 +168,9 @@ async def _after(run: Run, stop: Stop) -> Outcome[Any]:
     try:
         return await _ended(run, stop)
     except Exception:  # noqa: BLE001 - still the boundary of `drive`: the outcome must come out
-        return outcome_of(run.state, stop.reason, whose=stop.whose, error=stop.error)
+        return outcome_of(
+            run.state, stop.reason, whose=stop.whose, error=stop.error, spec=run.config.output
+        )
 
 
 async def _unrecorded(run: Run, error: JournalError) -> Outcome[Any]:

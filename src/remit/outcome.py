@@ -55,9 +55,10 @@ class Outcome(Generic[Out_co]):
     whose: str | None
     """The account that ran out, by the name of its remit; None where no limit ended the run."""
     text: str
-    """What the model said last: the answer, or as far as it came."""
+    """What the model said last: the answer, or as far as it came. Where it said nothing, what was handed in."""
     output: Out_co | None
-    """The typed output; the text where no type was asked for; None unless the run completed."""
+    """The typed output; the text where no type was asked for. None unless the run completed, and where something
+    else than its output ended a run that was to hand in a typed one (`ends_run`, `stop_when`)."""
     transcript: Transcript
     """Valid at once. For a waiting run it is a closed view that no model has seen."""
     spend: Spend

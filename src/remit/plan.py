@@ -25,6 +25,8 @@ CUTS_ALLOWED = 1
 """Replies cut by length in a row before the run ends (C3)."""
 EMPTIES_ALLOWED = 2
 """Empty replies in a row before the run ends."""
+INVALIDS_ALLOWED = 2
+"""Outputs that do not fit, in a row, before the run ends."""
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -141,6 +143,8 @@ def _after_reply(state: RunState, room: Room) -> Stop | None:
             return Stop(Reason.OUTPUT_TRUNCATED)
         case _ if state.empties > EMPTIES_ALLOWED:
             return Stop(Reason.EMPTY_REPLY)
+        case _ if state.invalids > INVALIDS_ALLOWED:
+            return Stop(Reason.INVALID_OUTPUT, error=state.misfit)
         case _ if state.stall.repetitions >= END_AT:
             return Stop(Reason.STALLED)
         case _:
@@ -164,7 +168,7 @@ def _notes(state: RunState, room: Room) -> tuple[Noted, ...]:
     """What the harness tells the model before this step, in a fixed order."""
     notes: list[Noted] = []
     if state.untold is not None:
-        notes.append(Noted(state.untold, _UNTOLD[state.untold]))
+        notes.append(Noted(state.untold, _UNTOLD.get(state.untold) or state.misfit or _CONTINUE))
     if state.stall.repetitions >= TELL_AT and not state.stall.told:
         notes.append(Noted("stall", _STALL))
     last = state.transcript.last

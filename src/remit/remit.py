@@ -14,15 +14,15 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Generic, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, Unpack, overload
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeForm, TypeVar
 
 from remit import activation
 from remit.activation import Activation, Host, Request
 from remit.budget import Limits
-from remit.checks import check_name, check_options, check_parts, check_tags
-from remit.config import GRACE_SECONDS, Config, Instructions, Note
+from remit.checks import check_model, check_name, check_options, check_parts, check_tags
+from remit.config import GRACE_SECONDS, Config, Instructions, Note, shown_tools
 from remit.current import CURRENT, Frame
 from remit.errors import ConfigurationError
 from remit.events import Listener
@@ -39,6 +39,9 @@ from remit.store.memory import MemoryStore
 from remit.tools import Call, Tool, Tools, resolve
 from remit.transcript import Transcript
 from remit.workers import ThreadWorkers, Workers
+
+if TYPE_CHECKING:
+    from remit.tools.output import OutputSpec
 
 __all__ = ["Remit", "Runtime"]
 
@@ -117,6 +120,9 @@ class Remit(Generic[Deps, Out_co]):
     instructions: Instructions = ""
     """The system text, or a function of the deps or of nothing, evaluated once for each run."""
     settings: Settings = field(default_factory=Settings)
+    output: type[Out_co] | TypeForm[Out_co] | None = None
+    """What a run hands in, as a type: a model, a dataclass, a list, a `Literal` ... None, as `str`: its text.
+    What does not fit goes back to the model; after two retries in vain the run ends as `invalid_output`."""
     deps_type: type[Deps] | None = None
     """The type of `deps=`, for type checkers; a run of such a remit is not begun without deps."""
     policy: Policy | None = None
@@ -139,8 +145,11 @@ class Remit(Generic[Deps, Out_co]):
     def __post_init__(self) -> None:
         check_name("name", self.name)
         check_parts(self)
-        tools = {tool.name: tool for tool in self.tools}
+        own = {tool.name: tool for tool in self.tools}
         model = named(self.model)
+        check_model(model)
+        output = _read_output(self.output, own)
+        tools = shown_tools(own, output, model)
         check_options(model, self.limits, self.settings, tools=tools)
         _check_runtime(self.runtime)
         object.__setattr__(self, "model", model)
@@ -152,6 +161,7 @@ class Remit(Generic[Deps, Out_co]):
             instructions=self.instructions,
             limits=self.limits,
             settings=self.settings,
+            output=output,
             policy=self.policy,
             guards=tuple(self.guards),
             confirm=self.confirm,
@@ -292,7 +302,7 @@ class Remit(Generic[Deps, Out_co]):
         Errors: `ConfigurationError` for an unknown run.
         """
         host = self._host(detached=True, listeners=())
-        return await (await activation.look(host, run_id)).task
+        return await (await activation.look(self._config, host, run_id)).task
 
     async def cancel(self, run_id: str) -> Outcome[Out_co]:
         """End a run wherever it stands, and wait until it is closed.
@@ -423,11 +433,9 @@ class Remit(Generic[Deps, Out_co]):
     ) -> Activation:
         config = self._config
         if model is not None or settings is not None:
-            config = replace(
-                config,
-                model=config.model if model is None else named(model),
-                settings=config.settings if settings is None else settings,
-            )
+            asked = config.model if model is None else named(model)
+            check_model(asked)
+            config = config.asking(asked, config.settings if settings is None else settings)
         if limits is not None or config is not self._config:
             check_options(
                 config.model,
@@ -480,6 +488,20 @@ def _frame() -> Frame | None:
             f"the call {frame.key!r} has ended: nothing may start inside it any more"
         )
     return frame
+
+
+def _read_output(output: Any, tools: Mapping[str, Tool[..., Any]]) -> OutputSpec | None:
+    """What a run hands in; None for text. Errors: `ConfigurationError`."""
+    if output is None or output is str:
+        return None
+    from remit.tools.output import OutputSpec
+
+    spec = OutputSpec(output)
+    if spec.tool.name in tools:
+        raise ConfigurationError(
+            f"with output= the tool {spec.tool.name!r} is remit's own, and takes the output; rename yours"
+        )
+    return spec
 
 
 def _check_runtime(runtime: object) -> None:

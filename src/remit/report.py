@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,7 +14,11 @@ from remit.pending import Pending
 from remit.rows import decode_row
 from remit.state import RunState
 from remit.store.base import Journal
+from remit.tools import BadArguments
 from remit.transcript import Slot
+
+if TYPE_CHECKING:
+    from remit.tools.output import OutputSpec
 
 __all__ = ["outcome_of", "pendings_of", "read_state", "stored_outcome"]
 
@@ -32,15 +36,24 @@ def outcome_of(
     whose: str | None = None,
     error: str | None = None,
     pending: tuple[Pending, ...] = (),
+    spec: OutputSpec | None = None,
 ) -> Outcome[Any]:
-    """What a state amounts to. The transcript is a closed copy, valid at once (T2)."""
-    handed_in = state.handed_in or ""
+    """What a state amounts to. The transcript is a closed copy, valid at once (T2).
+
+    `spec` is what the run was to hand in; None: text.
+    """
+    handed_in = "" if state.handed_in is None else state.handed_in.text
+    output: Any = None
+    if reason is Reason.COMPLETED:
+        output = (handed_in or state.text) if spec is None else _typed(state, spec)
+        if isinstance(output, BadArguments):  # the type is another one than when the run ended
+            output, error = None, f"the output of this run is none of output=: {output.message}"
     return Outcome(
         run_id=state.run_id,
         reason=reason,
         whose=whose,
         text=state.text or handed_in,
-        output=(handed_in or state.text) if reason is Reason.COMPLETED else None,
+        output=output,
         transcript=state.transcript.closed(_left_open(state)),
         spend=_spend(state),
         pending=pending,
@@ -49,11 +62,20 @@ def outcome_of(
     )
 
 
-async def stored_outcome(store: Journal, state: RunState) -> Outcome[Any]:
+def _typed(state: RunState, spec: OutputSpec) -> Any:
+    """The typed output; None where something else ended the run."""
+    return None if state.output is None else spec.read(state.output)
+
+
+async def stored_outcome(
+    store: Journal, state: RunState, spec: OutputSpec | None = None
+) -> Outcome[Any]:
     """The outcome of a run that nobody executes now: as it ended, or waiting."""
     ended = state.ended
     if ended is not None:
-        return outcome_of(state, Reason(ended.reason), whose=ended.whose, error=ended.error)
+        return outcome_of(
+            state, Reason(ended.reason), whose=ended.whose, error=ended.error, spec=spec
+        )
     return outcome_of(state, Reason.WAITING, pending=await pendings_of(store, state))
 
 

@@ -58,8 +58,9 @@ __all__ = [
 
 UNTOUCHED = Footprint(writes=False, resources=())
 
-Ends: TypeAlias = Literal["", "done"]
-"""Whether a result ends its run: it does not; it does, by a tool that is made to (`ends_run`)."""
+Ends: TypeAlias = Literal["", "done", "output", "invalid"]
+"""What a result means for its run: nothing; its end, by a tool that is made to (`ends_run`); its typed output,
+which the arguments of the call hold; an output that does not fit."""
 
 
 class _Recorded(Value, frozen=True, omit_defaults=True):
@@ -120,6 +121,8 @@ class Replied(_Recorded, frozen=True):
     """Seconds that the model took."""
     overshoot: Amount = ZERO
     """What the provider reported beyond what was reserved."""
+    invalid: str | None = None
+    """Why this answer is not the typed output that was asked for, in words for the model; None where it may be."""
 
 
 class Started(_Recorded, frozen=True):

@@ -155,7 +155,7 @@ class Run:
         if self.confirm is not None:
             for call in state.calls:
                 call.ask_again = call.open_to_decision(self.clock.utc())
-        self._fixed_tokens = fixed_tokens(state.opened.instructions, config.specs)
+        self._fixed_tokens = fixed_tokens(state.opened.instructions, config.described)
 
     def _open_account(self, *, reserve: bool) -> Budget:
         """The account of this run: a root, or one inside the call around."""
@@ -342,7 +342,7 @@ class Run:
         return what_fills(
             self.config.model.profile.context_window,
             instructions=self.state.opened.instructions,
-            specs=self.config.specs,
+            specs=self.config.described,
             transcript=self.state.transcript,
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from remit.budget import NOTHING, ZERO, Amount, Bill, Limits, Tally, Totals
 from remit.calibration import Calibration
@@ -43,10 +43,12 @@ from remit.rows import (
 from remit.stall import Stall
 from remit.transcript import Answering, Slot, Transcript
 
-__all__ = ["RUNNABLE", "CallState", "Limit", "RunState"]
+__all__ = ["FINAL", "RUNNABLE", "CallState", "HandedIn", "Limit", "RunState"]
 
 RUNNABLE: Final = frozenset({StopReason.TOOL_USE, StopReason.END_TURN})
 """Stop reasons whose calls may run."""
+FINAL: Final = frozenset({StopReason.END_TURN, StopReason.STOP_SEQUENCE})
+"""Stop reasons of an answer."""
 _CAN_BE_EMPTY = frozenset(
     {
         StopReason.END_TURN,
@@ -81,6 +83,14 @@ class Limit:
     def parse(cls, text: str) -> Limit:
         reason, _, whose = text.partition(":")
         return cls(Reason(reason), whose)
+
+
+class HandedIn(NamedTuple):
+    """What the call that ends the run came to."""
+
+    text: str
+    """Its result as text; of a typed output its arguments, which are JSON."""
+    typed: bool
 
 
 class CallState:
@@ -137,6 +147,10 @@ class CallState:
         return self.slot.result is not None
 
     @property
+    def succeeded(self) -> bool:
+        return self.slot.result is not None and self.slot.result.status is Status.OK
+
+    @property
     def arguments(self) -> str:
         """The arguments that count: the host's own where it edited them."""
         if self.decision is not None and self.decision.edit is not None:
@@ -180,7 +194,7 @@ class RunState:
         self.empties = 0
         """Empty replies in a row."""
         self.untold: str | None = None
-        """What the newest reply did wrong and the model has not been told: `cut` or `empty`."""
+        """What the newest reply did wrong and the model has not been told: `cut`, `empty` or `invalid`."""
         self.overflowed = False
         """The newest reply was cut by the context window."""
         self._closing_told = False
@@ -189,8 +203,12 @@ class RunState:
         """Set once the hand-back was begun: the limit that ends the run."""
         self.denied: Limit | None = None
         """The first limit that kept a call from running."""
-        self.handed_in: str | None = None
-        """What the call that ends the run came to, as text; gone again where something is said behind it."""
+        self.handed_in: HandedIn | None = None
+        """What the call that ends the run came to; gone again where something is said behind it."""
+        self.invalids = 0
+        """Outputs that did not fit, in a row; a turn in which something else was done ends the row."""
+        self.misfit: str | None = None
+        """What was wrong with the newest of them."""
         self.vetoed: str | None = None
         self.failure: str | None = None
         self.ended: Ended | None = None
@@ -260,6 +278,13 @@ class RunState:
         return Bill(self.tree, self.overshoot, self.estimated)
 
     @property
+    def output(self) -> str | None:
+        """The JSON of the typed output: what was handed in, or the final text; None where neither ended the run."""
+        if self.handed_in is not None:
+            return self.handed_in.text if self.handed_in.typed else None
+        return self._message.text if self.final and self._message is not None else None
+
+    @property
     def done(self) -> bool:
         """The newest turn is answered, one of its calls ended the run, and nobody has said more since."""
         return self.handed_in is not None
@@ -271,7 +296,8 @@ class RunState:
         return (
             reply is not None
             and reply.whole
-            and reply.stop_reason in (StopReason.END_TURN, StopReason.STOP_SEQUENCE)
+            and reply.stop_reason in FINAL
+            and reply.invalid is None
             and not self.empties
             and not reply.asked
             and self.transcript.last is self._message
@@ -398,7 +424,7 @@ class RunState:
             # Somebody had it go on. After a crash or a decision everything counts on: a run that
             # dies at every step must still be found out to go in circles.
             self.ended = self.denied = None
-            self.cuts = self.empties = 0
+            self.cuts = self.empties = self.invalids = 0
             self.stall.clear()
         self._limits = row.limits
         self.transcript.mark_sent()  # a request may have gone out of which no row tells
@@ -469,6 +495,9 @@ class RunState:
         self.cuts = self.cuts + 1 if cut else 0
         self.empties = self.empties + 1 if empty else 0
         self.untold = "cut" if cut else "empty" if empty else None
+        if row.invalid is not None:
+            self.untold = "invalid"
+            self._reject(row.invalid)
         self.overflowed = row.stop_reason is StopReason.CONTEXT
 
     def _open_turn(self, row: Replied) -> None:
@@ -505,11 +534,27 @@ class RunState:
         )
         if did:
             self.stall.observe(did)
-        self.handed_in = next((_text_of(c.slot) for c in self.calls if c.ends == "done"), None)
+        self._hand_in()
         self._polling.clear()
         self.answering = None
         self.calls = ()
         self._say_unsaid()
+
+    def _hand_in(self) -> None:
+        """What the results of the turn mean for the run: of each kind of end the first in call order counts."""
+        ends = {call.ends: call for call in reversed(self.calls)}
+        if "output" in ends:
+            self.handed_in = HandedIn(ends["output"].use.arguments, typed=True)
+        elif "done" in ends:
+            self.handed_in = HandedIn(_text_of(ends["done"]), typed=False)
+        elif "invalid" in ends:
+            self._reject(_text_of(ends["invalid"]).removeprefix("Error: "))
+        elif self.invalids and any(call.succeeded for call in self.calls):
+            self.invalids = 0
+
+    def _reject(self, why: str) -> None:
+        self.invalids += 1
+        self.misfit = why
 
     def _noted(self, row: Noted) -> None:
         source, _, rest = row.source.partition(":")
@@ -518,7 +563,7 @@ class RunState:
             if self._closing_told:  # before a crash, and the model has not answered it
                 return
             self._closing_told = True
-        elif source in ("cut", "empty"):
+        elif source in ("cut", "empty", "invalid"):
             self.untold = None
         elif source == "stall":
             self.stall.told = True
@@ -548,8 +593,8 @@ def _identity(call: CallState) -> str:
     return call.use.arguments if call.key is None else call.key.split(":")[-2]
 
 
-def _text_of(slot: Slot) -> str:
-    return "" if slot.result is None else slot.result.text
+def _text_of(call: CallState) -> str:
+    return "" if call.slot.result is None else call.slot.result.text
 
 
 def _result_identity(slot: Slot) -> tuple[tuple[ResultContent, ...], Status] | None:

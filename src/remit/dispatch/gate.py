@@ -35,14 +35,14 @@ from remit.late import STILL_RUNNING, known_late
 from remit.messages import Status, Text
 from remit.outcome import Outcome, Reason
 from remit.pending import Allow, Confirm, PolicyRequest, Refuse, Verdict
-from remit.preview import preview_of
+from remit.preview import preview, preview_of
 from remit.resources import PROCESS
-from remit.rows import Awaits, Settled
+from remit.rows import Awaits, Ends, Settled
 from remit.run import Run, limit_of
 from remit.schedule import Footprint, shares
 from remit.state import CallState, Limit
 from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
-from remit.tools import Arguments, BadArguments, Effect, Tool
+from remit.tools import Arguments, BadArguments, Effect
 
 __all__ = ["MAX_CALLS", "Passage"]
 
@@ -129,9 +129,27 @@ class Passage:
         elif decision is not None and not decision.approve:
             note = f" {decision.note}" if decision.note else ""
             self._settle(said(f"Refused by {decision.by}.{note}", Status.REFUSED))
+        elif self._hands_in:
+            self._hand_in()
         elif not self._fits:
             self._settle(no_call(call.use.name, self._bad, run.config.tools))
         return self.result is not None
+
+    @property
+    def _hands_in(self) -> bool:
+        """Whether this is the call that takes the typed output, whatever its arguments are."""
+        output = self.run.config.output
+        return output is not None and self.run.config.tools.get(self.call.use.name) is output.tool
+
+    def _hand_in(self) -> None:
+        """Read the typed output. It is data and no act: nobody is asked about it, and no limit keeps it out."""
+        if any(call.ends == "output" for call in self.run.state.calls):
+            self._settle(not_run("an earlier call of this turn has handed in the output"))
+        elif self._bad is not None:
+            self.run.emit("output_invalid", {"error": preview(self._bad.message)})
+            self._settle(said(f"Error: {self._bad.message}", Status.ERROR))
+        else:
+            self._settle(said("Accepted.", Status.OK))
 
     # Who has to be asked
 
@@ -519,7 +537,7 @@ class Passage:
                 memo=self._memo if remembered and not told else None,
                 polling=tool is not None and tool.polling,
                 overshoot=self.overshoot,
-                ends="done" if _ends_run(tool, result) else "",
+                ends=self._ends(result),
             )
         )
         if run.listeners:
@@ -534,6 +552,14 @@ class Passage:
                     "preview": preview_of(result.content),
                 },
             )
+
+    def _ends(self, result: Result) -> Ends:
+        """What the result means for the run."""
+        if self._hands_in:
+            fits = result.status is Status.OK
+            return "output" if fits else "invalid" if result.status is Status.ERROR else ""
+        ends = self._fits and self._tool.ends_run and result.status is Status.OK
+        return "done" if ends else ""
 
     def _edited_words(self) -> tuple[Text, ...]:
         """Tell the model where the person who approved changed the arguments (E5)."""
@@ -590,7 +616,3 @@ class Passage:
             return task.result()
         await give_up(task, grace=self.run.grace, halt=self._halt)
         return None
-
-
-def _ends_run(tool: Tool[..., Any] | None, result: Result) -> bool:
-    return tool is not None and tool.ends_run and result.status is Status.OK

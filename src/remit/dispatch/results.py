@@ -114,7 +114,7 @@ def carried_out(result: Result) -> Result:
 def _of_outcome(outcome: Outcome[object], tool: Tool[..., Any]) -> Result:
     """What a run inside came to."""
     if outcome.completed:
-        return of_value(outcome.output, tool)
+        return of_value(outcome.text if outcome.output is None else outcome.output, tool)
     whose = f" of {outcome.whose}" if outcome.whose else ""
     words = f"Error: the task is not done ({outcome.reason.value}{whose})."
     if outcome.text.strip():

@@ -129,6 +129,8 @@ class ModelProfile:
     """Tokens of prompt and output together."""
     max_output: int = 8_192
     """The model's own output cap, in tokens."""
+    native_output: bool = False
+    """It holds its final text to the schema of a request (`ModelRequest.output_schema`)."""
     price: Price | None = None
     """None: unknown, and a usd limit is refused at the start."""
     reserve_tokens: int | None = None
@@ -149,6 +151,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """Output cap of this request in tokens, after the budget."""
     deadline: float
     """On the event loop's clock."""
+    output_schema: Mapping[str, Any] | None = None
+    """What a final text has to fit, root `type: object`; only where the profile says `native_output`."""
 
 
 class Model(Protocol):

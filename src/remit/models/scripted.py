@@ -101,6 +101,7 @@ class Recorded:
     deadline: float
     """On the event loop's clock, as `at`."""
     at: float
+    output_schema: Json | None = None
 
 
 class ScriptedModel:
@@ -186,6 +187,8 @@ class ScriptedModel:
                 self._validator.check(messages, request.tools)
             except InvalidRequest as fault:
                 raise ModelRejected(f"invalid request: {fault}", usage=Usage()) from fault
+            if request.output_schema is not None and not self._profile.native_output:
+                raise ModelRejected("invalid request: its text follows no schema", usage=Usage())
 
     def _delay(self, number: int) -> float:
         return self._latency(number) if callable(self._latency) else self._latency
@@ -243,6 +246,7 @@ def _recorded(request: ModelRequest, messages: tuple[Message, ...]) -> Recorded:
         instructions=request.instructions,
         max_output=request.max_output,
         deadline=request.deadline,
+        output_schema=request.output_schema,
         at=asyncio.get_running_loop().time(),
     )
 

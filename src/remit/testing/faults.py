@@ -24,6 +24,7 @@ from remit.models.scripted import Part, Step
 from remit.transcript import Transcript
 
 __all__ = [
+    "LAST",
     "Answer",
     "FaultPlan",
     "ModelFault",
@@ -119,6 +120,8 @@ class PlannedTurn:
     """Seconds before the first block."""
     between: float = 0.0
     """Seconds before each further block."""
+    output: Json | None = None
+    """Arguments of a call of `final_answer` behind the others; None: it is not called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,26 +218,30 @@ def _draw_call(
 
 # Carrying it out
 
+LAST: Final = PlannedTurn(text="that is all")
+"""What a script ends with."""
+
 
 def script(
-    turns: Sequence[PlannedTurn], *, heard: Callable[[PlannedTurn], None] | None = None
+    turns: Sequence[PlannedTurn],
+    *,
+    heard: Callable[[PlannedTurn], None] | None = None,
+    last: PlannedTurn = LAST,
 ) -> Callable[[Transcript, ModelRequest], Step]:
-    """The script of a `ScriptedModel`: one turn for each request, then a plain answer for ever.
+    """The script of a `ScriptedModel`: one turn for each request, then `last`, a plain answer, for ever.
 
     `heard` is told of each turn as it is given.
     """
     rest = iter(turns)
 
     def say(_transcript: Transcript, _request: ModelRequest) -> Step:
-        turn = next(rest, _LAST)
+        turn = next(rest, last)
         if heard is not None:
             heard(turn)
         return step_of(turn)
 
     return say
 
-
-_LAST: Final = PlannedTurn(text="that is all")
 
 _STOP_REASONS: Final = {
     ModelFault.LENGTH: StopReason.LENGTH,
@@ -297,6 +304,8 @@ def _parts(turn: PlannedTurn) -> list[Part]:
             parts.append(ToolUse(use_id, name, encode(arguments).decode()))
         else:
             parts.append((name, arguments))
+    if turn.output is not None and turn.fault is not ModelFault.LENGTH:
+        parts.append(("final_answer", turn.output))
     return parts or ["so be it"]
 
 

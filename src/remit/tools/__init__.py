@@ -9,6 +9,7 @@ Above `schedule` and the values, below the dispatcher, which alone enters a tool
     schema      JSON Schemas: made, read, walked along a value
     arguments   from the text of a call to validated values
     own_schema  the same for tools that bring their own schema
+    output      the type of a run's output, shown to the model and read back
     call        what the function sees of the call
     toolset     where tools come from
     derived     copies that are wrapped, renamed or filtered

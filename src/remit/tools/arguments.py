@@ -121,8 +121,13 @@ class ArgumentsReader(ABC):
     def _values(self, given: dict[str, Any]) -> dict[str, Any]:
         """The validated values. Errors: `Misfit`."""
 
+    @property
+    def _complaint(self) -> str:
+        """How a refusal begins."""
+        return f"Not run: the arguments of {self._tool_name} do not fit."
+
     def _refusal(self, problems: Sequence[Problem]) -> BadArguments:
-        lines = [f"Not run: the arguments of {self._tool_name} do not fit."]
+        lines = [self._complaint]
         lines += [f"- {_located(problem)}" for problem in problems[:_MAX_PROBLEMS]]
         if len(problems) > _MAX_PROBLEMS:
             lines.append("- and more")

@@ -8,7 +8,8 @@ schema, both above.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from decimal import Decimal
@@ -27,6 +28,7 @@ __all__ = [
     "mixes_decimal_and_text",
     "native_number",
     "needs_exact",
+    "overflow",
     "own_schema",
     "published",
     "tidied",
@@ -47,6 +49,7 @@ _SCHEMAS = ("items", "additionalProperties", "not", "if", "then", "else", "conta
 _POINTING = frozenset({"$ref", "anyOf", "oneOf", "allOf"})
 _SPEAKING = frozenset({"type", "enum", "const", "properties", "additionalProperties", "items"})
 _ALL_TYPES = {"null", "boolean", "string", "integer", "number", "array", "object"}
+_LARGEST = Decimal(sys.float_info.max)
 _MAX_NODES = 64
 """How many nodes behind references and unions are looked at; schemas may refer to themselves."""
 
@@ -320,6 +323,35 @@ def exact(root: Node, value: Any) -> Any:
         return str(found) if as_text else found
 
     return walk(root, value, leaf)
+
+
+def overflow(root: Node, value: Any) -> tuple[str | int, ...] | None:
+    """The path to a number that a double would take for infinite, where the schema has doubles; None: no such."""
+    found: list[Any] = []
+
+    def leaf(nodes: list[Node], number: Any) -> Any:
+        if isinstance(number, Decimal | int) and not -_LARGEST <= number <= _LARGEST:
+            kept = isinstance(number, int) and any("integer" in json_types(n) for n in nodes)
+            found.extend(() if kept else (number,))
+        return number
+
+    walk(root, value, leaf)
+    return _path_to(found[0], value) if found else None
+
+
+def _path_to(leaf: object, value: Any) -> tuple[str | int, ...] | None:
+    members: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value).items()
+    elif isinstance(value, list):
+        members = enumerate(cast("list[Any]", value))
+    for step, member in members:
+        if member is leaf:
+            return (step,)
+        inner = _path_to(leaf, member)
+        if inner is not None:
+            return (step, *inner)
+    return None
 
 
 def native_number(nodes: list[Node], found: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, NotRequired, Union, cast, get_args, get_origi
 
 import docstring_parser
 from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
-from pydantic.errors import PydanticSchemaGenerationError
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
@@ -46,11 +46,23 @@ from remit.tools.schema import (
     mixes_decimal_and_text,
     native_number,
     needs_exact,
+    overflow,
     tidied,
 )
 
-__all__ = ["Signature", "SignatureReader", "SignatureSchema", "read_handler", "read_signature"]
+__all__ = [
+    "Signature",
+    "SignatureReader",
+    "SignatureSchema",
+    "arguments_of",
+    "checked_type",
+    "read_handler",
+    "read_signature",
+    "refuse_ambiguity",
+]
 
+_LONGEST_DOUBLE = 308
+"""Digits in front of the point. A text that is no longer holds no number beyond it without an exponent."""
 _KEPT_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
@@ -135,7 +147,7 @@ def read_signature(
         raise ConfigurationError(
             f"tool {tool_name!r} asks for the Call twice ({', '.join(call_parameters)}); keep one"
         )
-    adapter, schema = _adapter(fields, tool_name)
+    adapter, schema = arguments_of(fields, f"tool {tool_name!r}")
     return Signature(
         adapter=adapter,
         schema=schema,
@@ -260,26 +272,30 @@ def _field(
 def _type_adapter(annotation: Any, where: str) -> TypeAdapter[Any]:
     try:
         return TypeAdapter(annotation)
-    except (PydanticUserError, PydanticSchemaGenerationError) as error:
+    except (
+        PydanticUserError,
+        PydanticSchemaGenerationError,
+        PydanticUndefinedAnnotation,
+    ) as error:
         raise ConfigurationError(
             f"{where} has a type that cannot be checked: {_first_line(error)}"
         ) from error
 
 
-def _check_type(annotation: Any, where: str) -> None:
-    """Find out whether it is this parameter that has no schema."""
+def checked_type(annotation: Any, where: str) -> tuple[TypeAdapter[Any], Node]:
+    """One type alone, and its schema. Errors: `ConfigurationError`, which begins with `where`."""
     alone = get_args(annotation)[0] if get_origin(annotation) is NotRequired else annotation
     adapter = _type_adapter(alone, where)
     try:
-        adapter.json_schema(schema_generator=SignatureSchema)
+        return adapter, tidied(adapter.json_schema(schema_generator=SignatureSchema))
     except PydanticUserError as error:
         raise ConfigurationError(
             f"{where} has a type that no JSON can be: {_first_line(error)}"
         ) from error
 
 
-def _adapter(fields: dict[str, Any], tool_name: str) -> tuple[TypeAdapter[dict[str, Any]], Node]:
-    """One validator and one schema for all parameters together."""
+def arguments_of(fields: dict[str, Any], whose: str) -> tuple[TypeAdapter[dict[str, Any]], Node]:
+    """One validator and one schema for all parameters together. Errors: `ConfigurationError`."""
     # A TypedDict and no model: any parameter name is free, and a validated call is one plain dict.
     shape: Any = TypedDict("Arguments", fields)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues] - made at run time
     shape.__pydantic_config__ = _KEPT_STRICT
@@ -288,27 +304,27 @@ def _adapter(fields: dict[str, Any], tool_name: str) -> tuple[TypeAdapter[dict[s
         schema = tidied(adapter.json_schema(schema_generator=SignatureSchema))
     except PydanticUserError as error:
         for name, annotation in fields.items():
-            _check_type(annotation, f"parameter {name!r} of tool {tool_name!r}")
+            checked_type(annotation, f"parameter {name!r} of {whose}")
         raise ConfigurationError(
-            f"the parameters of tool {tool_name!r} have no JSON Schema: {_first_line(error)}"
+            f"the parameters of {whose} have no JSON Schema: {_first_line(error)}"
         ) from error
-    _refuse_ambiguity(schema, tool_name)
+    refuse_ambiguity(schema, whose)
     return adapter, schema
 
 
-def _refuse_ambiguity(schema: Node, tool_name: str) -> None:
-    """What pydantic would answer by dropping names or by guessing."""
+def refuse_ambiguity(schema: Node, whose: str) -> None:
+    """What pydantic would answer by dropping names or by guessing. Errors: `ConfigurationError`."""
     definitions: Mapping[str, Node] = schema.get("$defs", {})
     for name, model in definitions.items():
         if "properties" in model and model.get("additionalProperties", False) is not False:
             raise ConfigurationError(
-                f"{name} in tool {tool_name!r} admits names that it does not declare: unknown names "
+                f"{name} in {whose} admits names that it does not declare: unknown names "
                 "are refused at every depth. Give it a field of type `dict[str, ...]` for them"
             )
     for name, part in {**schema["properties"], **definitions}.items():
         if mixes_decimal_and_text(schema, part):
             raise ConfigurationError(
-                f"{name!r} in tool {tool_name!r} is a Decimal or text: a text of digits could be "
+                f"{name!r} in {whose} is a Decimal or text: a text of digits could be "
                 "either. Choose one of them"
             )
 
@@ -336,14 +352,20 @@ class SignatureReader(ArgumentsReader):
 
     def _values(self, given: dict[str, Any]) -> dict[str, Any]:
         form = exact(self._schema, given) if self._needs_exact else given
+        written = encode(form)
         try:
-            return self._validate(encode(form), strict=True, extra="forbid")
+            values = self._validate(written, strict=True, extra="forbid")
         except ValidationError as error:
             raise Misfit(self._problems(error)) from None
         except Exception as error:  # a validator of the tool's author may raise anything
             raise Misfit(
                 [Problem((), f"a validator failed with {type(error).__name__}")]
             ) from error
+        if len(written) > _LONGEST_DOUBLE or b"E+" in written:
+            place = overflow(self._schema, form)
+            if place is not None:
+                raise Misfit([Problem(place, "the number is too large for a float")])
+        return values
 
     def _problems(self, error: ValidationError) -> Iterable[Problem]:
         for each in error.errors(include_url=False, include_context=False, include_input=False):

@@ -42,7 +42,7 @@ from remit.tools.functions import (
 )
 from remit.tools.schema import own_schema, published
 
-__all__ = ["Effect", "EffectName", "Reconciler", "Tool", "tool"]
+__all__ = ["Effect", "EffectName", "Reconciler", "Tool", "handing_in", "tool"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -510,6 +510,43 @@ def tool(
         )
 
     return decorate
+
+
+def handing_in(
+    name: str, description: str, parameters: dict[str, Any], reader: ArgumentsReader
+) -> Tool[..., Any]:
+    """A tool whose arguments are all there is to it: they are read, and nothing is entered."""
+
+    def entered(_: dict[str, Any]) -> None:
+        raise RuntimeError(f"{name} is read, and never entered")
+
+    options = _options(
+        name,
+        effect=Effect.READ,
+        timeout=60,
+        retries=0,
+        resource=(),
+        deterministic=False,
+        polling=False,
+        eager=False,
+        ends_run=True,
+        max_result_tokens=2_000,
+        usd=0,
+        tokens=0,
+        expires=None,
+        errors="shown",
+    )
+    return Tool[..., Any](
+        entered,
+        name=name,
+        description=description,
+        options=options,
+        parameters=parameters,
+        reader=reader,
+        computed=(),
+        call_parameter=None,
+        takes_dict=True,
+    )
 
 
 # --- checks --------------------------------------------------------------------------------------
