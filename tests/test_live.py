@@ -21,7 +21,7 @@ from remit import (
     Text,
     tool,
 )
-from remit.live import QUEUE_EVENTS
+from remit.audience import QUEUE_EVENTS, Audience
 from remit.models.scripted import ScriptedModel, Step
 from remit.supervise import ABANDONED
 from remit.testing import run_virtual
@@ -189,7 +189,7 @@ def test_what_is_sent_while_a_pause_is_being_written_is_heard_after_it() -> None
 
 
 def test_a_reader_that_never_reads_costs_the_run_no_time_and_bounded_memory() -> None:
-    """K1: the queue is bounded; text goes first, and how much went is told."""
+    """V2: the queue is bounded; text goes first, and how much went is told."""
 
     @tool(effect="read", eager=False)
     async def chatty() -> str:
@@ -222,7 +222,7 @@ def test_a_reader_that_never_reads_costs_the_run_no_time_and_bounded_memory() ->
 
 
 def test_a_slow_reader_gets_text_in_fewer_pieces_and_loses_none() -> None:
-    """K1: pieces that pile up are put together."""
+    """V2: pieces that pile up are put together."""
 
     async def main() -> None:
         words = "word " * 400
@@ -249,19 +249,192 @@ def test_a_reader_may_leave_off_in_the_middle() -> None:
     run_virtual(main())
 
 
-def test_two_readers_share_the_events_and_both_come_to_an_end() -> None:
-    """K1: no reader hangs when the run is over."""
+def test_readers_at_the_same_time_each_get_every_event_and_come_to_an_end() -> None:
+    """V2: text for one and the rest for another; neither takes anything from the other."""
 
     async def main() -> None:
         async def read(live: Live[str]) -> list[Event]:
             return [event async for event in live]
 
+        async def text(live: Live[str]) -> str:
+            return "".join([piece async for piece in live.text()])
+
         remit = desk([["One moment.", ("look", {})], "done"], [look])
         async with remit.stream("go") as live:
-            first, second = await asyncio.gather(read(live), read(live))
-        kinds = sorted(event.kind for event in [*first, *second])
-        assert kinds.count("run_ended") == 1
-        assert kinds.count("replied") == 2
+            first, second, words = await asyncio.gather(read(live), read(live), text(live))
+        assert first == second
+        assert [event.kind for event in first][-1] == "run_ended"
+        assert len(first) == 8
+        assert words == "One moment.done"
+        assert live.dropped == 0
+
+    run_virtual(main())
+
+
+def test_a_reader_that_leaves_off_is_followed_by_one_that_goes_on_where_it_stood() -> None:
+    """V2: nothing is lost in between, and nothing told twice, also of what came meanwhile."""
+
+    async def main() -> None:
+        remit = desk([["One moment.", ("look", {})], "done"], [look])
+        async with remit.stream("go") as live:
+            kinds: list[str] = []
+            async for event in live:
+                kinds.append(event.kind)
+                if event.kind == "replied":
+                    break
+            await asyncio.sleep(0.5)
+            words = ""
+            async for piece in live.text():
+                words += piece
+                break
+            kinds += [event.kind async for event in live]
+        assert words == "done"
+        assert kinds[:3] == ["run_started", "text", "replied"]
+        assert kinds[3:] == ["replied", "run_ended"]
+
+    run_virtual(main())
+
+
+def test_a_reader_that_joins_another_hears_all_that_the_other_was_told() -> None:
+    """V2: also at the very end; the other is not kept waiting."""
+
+    async def main() -> None:
+        remit = desk([[("look", {})], [("look", {})], "done"], [look])
+        async with remit.stream("go") as live:
+            early, told = aiter(live), list[str]()
+            while not told or told[-1] != "call_settled":
+                told.append((await anext(early)).kind)
+            late = [event.kind async for event in live]
+            told += [event.kind async for event in early]
+            assert late == told
+            assert (told[0], told[-1]) == ("run_started", "run_ended")
+            assert [event.kind async for event in live] == told  # `early` is still there
+            del early
+            assert [event.kind async for event in live] == []
+
+    run_virtual(main())
+
+
+def test_a_reader_that_waits_can_be_cancelled_and_loses_nothing() -> None:
+    """V2: a timeout around one event is no end of the reading."""
+
+    async def main() -> None:
+        remit = desk([[("look", {"seconds": 10})], "done"], [look])
+        async with remit.stream("go") as live:
+            reader, kinds = aiter(live), list[str]()
+            while True:
+                try:
+                    async with asyncio.timeout(1):
+                        kinds.append((await anext(reader)).kind)
+                except TimeoutError:
+                    kinds.append("...")
+                except StopAsyncIteration:
+                    break
+        assert [kind for kind in kinds if kind != "..."][-3:] == ["text", "replied", "run_ended"]
+        assert kinds.count("...") > 5
+        assert kinds.count("call_settled") == 1
+
+    run_virtual(main())
+
+
+def told(kind: Any, number: int, text: str = "") -> Event:
+    return Event(kind, "r", ("desk",), float(number), {"text": text})
+
+
+def test_a_slow_reader_loses_nothing_to_a_fast_one() -> None:
+    """V2: each has a queue of its own; text that piles up is put together for whoever is behind."""
+
+    async def main() -> None:
+        audience = Audience()
+        slow, fast = audience.read(), audience.read()
+        words = [f"word{n} " for n in range(3 * QUEUE_EVENTS)]
+        quick = ""
+        for n, word in enumerate(words):
+            audience.hear(told("text", n, word))
+            quick += (await anext(fast)).fields["text"]
+        audience.hear(told("replied", len(words)))
+        audience.end()
+        texts = [event async for event in slow]
+        assert [event.kind for event in texts] == ["text", "replied"]
+        assert texts[0].fields["text"] == quick == "".join(words)
+        assert texts[0].at == len(words) - 1
+        assert audience.dropped == 0
+
+    run_virtual(main())
+
+
+def test_what_a_reader_loses_is_counted_once_and_text_goes_first() -> None:
+    """V2: for each reader that lags; what was read by another is no loss of that one."""
+
+    async def main() -> None:
+        audience = Audience()
+        slow, fast = audience.read(), audience.read()
+        more = 50
+        for n in range(QUEUE_EVENTS + more):
+            audience.hear(told("text" if n % 2 else "replied", n))
+            await anext(fast)
+        audience.end()
+        kept = [event async for event in slow]
+        assert len(kept) == QUEUE_EVENTS
+        assert audience.dropped == more
+        assert sum(event.kind == "replied" for event in kept) == (QUEUE_EVENTS + more) // 2
+        assert [event.at for event in kept] == sorted(event.at for event in kept)
+
+    run_virtual(main())
+
+
+def test_text_that_piles_up_is_put_together_once() -> None:
+    """V2: when it is read; a copy of all that came before for each piece would hold up the run."""
+
+    async def main() -> None:
+        audience = Audience()
+        reader = audience.read()
+        pieces = [f"piece {n} " for n in range(5_000)]
+        for n, piece in enumerate(pieces):
+            audience.hear(told("text", n, piece))
+        [kept] = audience._unread._kept
+        assert kept.pieces is not None
+        assert all(ours is theirs for ours, theirs in zip(kept.pieces, pieces, strict=True))
+        assert (await anext(reader)).fields["text"] == "".join(pieces)
+
+    run_virtual(main())
+
+
+def test_a_reader_that_left_off_keeps_nothing_alive() -> None:
+    """V2: no queue is filled for whoever has gone."""
+
+    async def main() -> None:
+        audience = Audience()
+        for _ in range(3):
+            audience.hear(told("replied", 1))
+            async for _event in audience.read():
+                break
+        assert len(audience._readers) == 0
+
+    run_virtual(main())
+
+
+def test_whoever_attaches_hears_what_happens_from_then_on_and_may_cancel() -> None:
+    """V2, E8, K1: leaving the block is no cancel of a run that somebody else began; asking for one is."""
+
+    async def main() -> None:
+        remit = desk([[("look", {"seconds": 10})], "never"], [look])
+        async with remit.stream("go", run_id="r") as live:
+            await asyncio.sleep(1)
+            with contextlib.suppress(LookupError):
+                async with remit.stream("go", run_id="r") as other:
+                    assert other.run_id == "r"
+                    raise LookupError
+            assert remit.live_runs == ("r",)
+            async with remit.stream("go", run_id="r") as other:
+                other.send("and tuesday")
+                await asyncio.sleep(1)
+                outcome = await other.cancel()
+                kinds = [event.kind async for event in other]
+            assert outcome.reason is Reason.CANCELLED
+            assert kinds == ["call_settled", "run_ended"]
+        assert live.outcome == outcome
+        assert [event.kind async for event in live].count("run_ended") == 1
 
     run_virtual(main())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import hashlib
 import os
 import secrets
@@ -87,6 +88,8 @@ class Activation(msgspec.Struct, frozen=True):
     task: asyncio.Task[Outcome[Any]]
     run: Run | None = None
     """None where it was attached to, or had ended before."""
+    followed: Run | None = None
+    """The run that was attached to."""
 
 
 class _Executed(msgspec.Struct, frozen=True):
@@ -178,7 +181,8 @@ async def resume(
     live = _LIVE.get((id(host.store), run_id))
     if live is not None:
         _check_owner(live.run.state, config)
-        return Activation(_followed(live))
+        _listen(live.run, host.listeners)
+        return Activation(_followed(live), followed=live.run)
     state = await _known_state(host.store, run_id)
     _check_owner(state, config)
     if host.frame is None:
@@ -417,6 +421,15 @@ def _over(outcome: Outcome[Any]) -> Activation:
 
 async def _known(outcome: Outcome[Any]) -> Outcome[Any]:
     return outcome
+
+
+def _listen(run: Run, listeners: tuple[Listener, ...]) -> None:
+    """Have them told what happens from here on. The run may belong to another loop."""
+    if not listeners or run.loop is asyncio.get_running_loop():
+        run.listen(listeners)
+        return
+    with contextlib.suppress(RuntimeError):  # closed, perhaps at this very moment
+        run.loop.call_soon_threadsafe(run.listen, listeners)
 
 
 def _followed(executed: _Executed) -> asyncio.Task[Outcome[Any]]:

@@ -7,13 +7,12 @@ waits becomes a request to the run, which closes its transcript, and is raised a
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import deque
 from collections.abc import AsyncIterator
 from typing import Generic, Self
 
 from typing_extensions import TypeVar
 
+from remit.audience import Audience
 from remit.checks import check_content
 from remit.errors import ConfigurationError
 from remit.events import Event
@@ -23,12 +22,9 @@ from remit.outcome import Outcome
 from remit.run import Run
 from remit.supervise import Waiter
 
-__all__ = ["QUEUE_EVENTS", "Live", "content_of", "see_through"]
+__all__ = ["Live", "content_of", "see_through"]
 
 OutT = TypeVar("OutT", default=str)
-
-QUEUE_EVENTS = 1_000
-"""Events kept for a slow reader; beyond them the oldest are dropped and counted, text first."""
 
 
 def content_of(said: str | ResultContent | tuple[ResultContent, ...]) -> tuple[ResultContent, ...]:
@@ -61,58 +57,39 @@ async def see_through(task: asyncio.Task[Outcome[OutT]], run: Run | None) -> Out
 
 
 class Live(Generic[OutT]):
-    """A run in execution. Made by `Remit.stream`; iterate it for events."""
+    """A run in execution. Made by `Remit.stream`; iterate it for events.
+
+    Several readers at a time each get every event. One that leaves off is taken up where it stood by the next.
+    """
 
     def __init__(self) -> None:
-        self._events: deque[Event] = deque()
-        self._wake = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        self.dropped = 0
-        """Events that a slow reader will never see."""
+        self._audience = Audience()
         self._run: Run | None = None
         self._task: asyncio.Task[Outcome[OutT]] | None = None
+        self.owns = False
+        """The run was begun here, and is cancelled where the block is left by an exception."""
 
-    def begin(self, run: Run | None, task: asyncio.Task[Outcome[OutT]]) -> Self:
-        """The run is on its way; `run` is None where it is executed elsewhere or has ended."""
+    def begin(self, run: Run | None, task: asyncio.Task[Outcome[OutT]], *, owns: bool) -> Self:
+        """The run is on its way; `run` is None where it has ended before."""
         self._run = run
         self._task = task
-        task.add_done_callback(lambda _: self._wake.set())
+        self.owns = owns
+        task.add_done_callback(lambda _: self._audience.end())
         return self
 
     def hear(self, event: Event) -> None:
         """Take an event. Never blocks: a slow reader loses pieces of text, not the run its time."""
-        if asyncio.get_running_loop() is self._loop:
-            self._take(event)
-            return
-        # It is of a run inside that has a thread and a loop of its own, and may outlive ours.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._take, event)
+        self._audience.hear(event)
 
-    def _take(self, event: Event) -> None:
-        if event.kind == "text" and self._events and self._events[-1].kind == "text":
-            last = self._events[-1]
-            if last.run_id == event.run_id:
-                text = last.fields["text"] + event.fields["text"]
-                self._events[-1] = Event("text", event.run_id, event.path, event.at, {"text": text})
-                return
-        if len(self._events) >= QUEUE_EVENTS:
-            self._drop_one()
-        self._events.append(event)
-        self._wake.set()
-
-    def _drop_one(self) -> None:
-        """Make room: the oldest piece of text goes, or the oldest event where there is none."""
-        self.dropped += 1
-        for index, event in enumerate(self._events):
-            if event.kind == "text":
-                del self._events[index]
-                return
-        self._events.popleft()
+    @property
+    def dropped(self) -> int:
+        """Events that a slow reader will never see."""
+        return self._audience.dropped
 
     @property
     def run_id(self) -> str:
         if self._run is None:
-            raise ConfigurationError("the run has ended or is executed elsewhere")
+            raise ConfigurationError("the run had ended before: its outcome names it")
         return self._run.state.run_id
 
     @property
@@ -136,38 +113,47 @@ class Live(Generic[OutT]):
 
     async def cancel(self) -> Outcome[OutT]:
         """Cancel the run and wait until it is closed."""
-        if self._run is not None:
+        if self._run is not None and self.owns:
             self._run.halt.set("cancelled")
+        elif self._run is not None:
+            self._run.halt.set_threadsafe("cancelled")  # it may be executed in another thread
         return await self.join()
 
     async def detach(self) -> Outcome[OutT]:
-        """Stop executing the run here; it stays resumable. Running calls get the grace."""
-        if self._run is not None:
+        """Stop executing the run here; it stays resumable. Running calls get the grace.
+
+        Where it was only attached to, it goes on, and this waits for its end.
+        """
+        if self._run is not None and self.owns:
             self._run.halt.set("detached")
         return await self.join()
 
     async def join(self) -> Outcome[OutT]:
-        """Wait for the end. If whoever waits is cancelled, so is the run."""
+        """Wait for the end. If whoever waits is cancelled, so is the run, unless it was only attached to."""
         if self._task is None:
             raise ConfigurationError("the run has not begun: enter the `async with` first")
-        return await see_through(self._task, self._run)
+        return await see_through(self._task, self._run if self.owns else None)
 
-    async def text(self) -> AsyncIterator[str]:
+    def text(self) -> AsyncIterator[str]:
         """The text of this run's own model, piece by piece, to the end."""
-        async for event in self:
-            if event.kind == "text" and (self._run is None or event.run_id == self.run_id):
-                yield event.fields["text"]
+        return _Text(self._audience.read(), None if self._run is None else self.run_id)
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        return self._iterate()
+        return self._audience.read()
 
-    async def _iterate(self) -> AsyncIterator[Event]:
+
+class _Text:
+    """The text among the events of a reader. No generator: what is left off in a `break` has then ended at once."""
+
+    def __init__(self, events: AsyncIterator[Event], run_id: str | None) -> None:
+        self._events = events
+        self._run_id = run_id
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
         while True:
-            while self._events:
-                yield self._events.popleft()
-            if self._task is not None and self._task.done():
-                if not self._events:
-                    return
-                continue
-            self._wake.clear()
-            await self._wake.wait()
+            event = await anext(self._events)
+            if event.kind == "text" and event.run_id == self._run_id:
+                return event.fields["text"]

@@ -225,7 +225,8 @@ class Remit(Generic[Deps, Out_co]):
     ) -> AsyncGenerator[Live[Out_co]]:
         """The same as `run`, with the run in your hands while it lasts.
 
-        Leaving the block waits for the end; leaving it by an exception cancels the run.
+        Leaving the block waits for the end; leaving it by an exception cancels the run. A live run of the same
+        `run_id` is attached to: its events from here on are told, and only `cancel()` cancels it.
         """
         live: Live[Out_co] = Live()
         started = await self._start(
@@ -240,11 +241,12 @@ class Remit(Generic[Deps, Out_co]):
             detached=detached,
             listeners=(live.hear,),
         )
-        live.begin(started.run, started.task)
+        live.begin(started.run or started.followed, started.task, owns=started.run is not None)
         try:
             yield live
         except BaseException:
-            await live.cancel()
+            if live.owns:
+                await live.cancel()
             raise
         await live.join()
 

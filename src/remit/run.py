@@ -454,6 +454,11 @@ class Run:
                 },
             )
 
+    def listen(self, listeners: Sequence[Listener]) -> None:
+        """Tell them too, from here on; those who hear already are not told twice."""
+        fresh = [each for each in listeners if each not in self.listeners]
+        self.listeners = (*self.listeners, *fresh)
+
     def emit(self, kind: EventKind, fields: Mapping[str, Any]) -> None:
         """Tell whoever watches."""
         if self.listeners:
