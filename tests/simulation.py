@@ -50,6 +50,7 @@ from remit import (
     Veto,
     tool,
 )
+from remit.artifacts import Artifact
 from remit.messages import Reply, Usage
 from remit.models.base import Chunk, ModelProfile, ModelRequest
 from remit.report import read_state, stored_outcome
@@ -391,6 +392,7 @@ class Disk(MemoryStore):
         status: RunStatus = "running",
         proposals: Sequence[NewProposal] = (),
         taken: int = 0,
+        artifacts: Sequence[Artifact] = (),
     ) -> Control:
         self._appends += 1
         if self._appends == self._fails_at:
@@ -398,7 +400,9 @@ class Disk(MemoryStore):
             raise JournalError("the disk is full")
         if self._appends == self._crash_at and not self._commits_first:
             await self._die()
-        control = await super().append(lease, rows, status=status, proposals=proposals, taken=taken)
+        control = await super().append(
+            lease, rows, status=status, proposals=proposals, taken=taken, artifacts=artifacts
+        )
         if self._appends == self._crash_at:
             await self._die()
         return control
@@ -414,6 +418,7 @@ class Disk(MemoryStore):
         """Take over what was committed."""
         self._crash_at = self._fails_at = None
         self._runs, self._proposals, self._by_token = dead._estate
+        self._shelf = dead._shelf
         for record in self._runs.values():
             record.owner = None
 

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from remit.artifacts import Artifact
 from remit.errors import DecisionError
-from remit.store.base import Journal, NewProposal, NewRow, NewRun
+from remit.store.base import Journal, Lease, NewProposal, NewRow, NewRun
 from remit.store.memory import MemoryStore
 from remit.testing import CrashStore, JournalConformance, run_virtual
 
@@ -77,5 +78,86 @@ class TestMemoryStoreAsTheLoopNeedsIt:
                 with pytest.raises(DecisionError) as refused:
                     await store.decide(pending_id=f"p{n}", decision=b"{}", now=moment)
                 assert refused.value.why == why
+
+        run_virtual(main())
+
+    def test_a_handle_is_good_in_its_own_tree_and_where_its_history_goes(self) -> None:
+        """X2: nothing of another run, or of another conversation, is read by its handle."""
+        suite = TestMemoryStore()
+        suite.test_the_runs_of_one_tree_read_each_others_artifacts_and_no_others()
+        suite.test_a_run_reads_what_its_history_brought_and_keeps_it_for_those_after()
+        suite.test_an_artifact_is_found_by_the_first_of_its_digits_if_only_one_has_them()
+
+    def test_an_artifact_comes_with_its_row_or_not_at_all(self) -> None:
+        """X2, J3: no row names what a crash has lost."""
+        suite = TestMemoryStore()
+        suite.test_an_artifact_is_there_with_the_rows_it_came_with()
+        suite.test_a_fenced_append_keeps_no_artifact()
+
+    def test_an_artifact_is_kept_as_long_as_a_run_that_may_read_it(self) -> None:
+        """J1, X2: artifacts of ended runs count as their rows do, each once, whoever holds them."""
+
+        async def end(store: MemoryStore, run_id: str, *artifacts: Artifact, **run: Any) -> None:
+            new = NewRun(run_id, b"", NewRow("opened", bytes(10)), **run)
+            await store.create(new)
+            lease = await store.acquire(run_id, "me")
+            assert isinstance(lease, Lease)
+            await store.append(lease, (), status="ended", artifacts=artifacts)
+            await store.release(lease)
+            await store.release(lease)  # nobody minds
+
+        async def main() -> None:
+            store = MemoryStore(keep_ended_bytes=1_000)
+            first, second, third = (
+                Artifact.of(letter * 400, "text/plain") for letter in (b"1", b"2", b"3")
+            )
+            await end(store, "a", first)
+            await end(store, "b", first, second, brought=(first.digest,))
+            assert await store.info("a") is not None, "what both hold counts once"
+            await end(store, "c", third, brought=(second.digest,))
+            assert await store.info("a") is None
+            assert await store.info("b") is None
+            assert await store.artifact("c", second.digest) == second
+            assert len(store._shelf) == 2, "nobody may read the first any more"
+            lease = await store.acquire("c", "me")
+            assert isinstance(lease, Lease)
+            await end(store, "d", Artifact.of(bytes(900), "text/plain"))
+            assert await store.info("c") is not None, "it goes on, and what it holds does not count"
+            assert store._shelf.idle_bytes == 900
+            await store.append(lease, (), status="ended")
+            await store.release(lease)
+            assert await store.info("d") is None
+            assert store._shelf.idle_bytes == 800
+
+        run_virtual(main())
+
+    def test_what_a_child_kept_is_there_as_long_as_its_parent(self) -> None:
+        """X2, J1: the tree holds it, not the run."""
+
+        async def main() -> None:
+            store = MemoryStore(keep_ended_bytes=500)
+            artifact = Artifact.of(bytes(100), "text/plain")
+            leases: dict[str, Lease] = {}
+            for run_id, parent in (("parent", None), ("child", "parent")):
+                await store.create(NewRun(run_id, b"", NewRow("opened", bytes(50)), parent))
+                lease = await store.acquire(run_id, "me")
+                assert isinstance(lease, Lease)
+                leases[run_id] = lease
+            await store.append(leases["child"], (), status="ended", artifacts=[artifact])
+            await store.release(leases["child"])
+            await store.append(leases["parent"], (), status="ended")
+            await store.release(leases["parent"])
+            for n, size in ((1, 350), (2, 400)):
+                await store.create(NewRun(f"r{n}", b"", NewRow("opened", bytes(size))))
+                lease = await store.acquire(f"r{n}", "me")
+                assert isinstance(lease, Lease)
+                await store.append(lease, (), status="ended")
+                await store.release(lease)
+                if n == 1:
+                    assert await store.info("child") is None
+                    assert await store.artifact("parent", artifact.digest) == artifact
+            assert await store.info("parent") is None
+            assert len(store._shelf) == 0
+            assert store._shelf.idle_bytes == 0
 
         run_virtual(main())

@@ -2,9 +2,9 @@
 
 import array
 import collections
+import hashlib
 import io
 import json
-import re
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,26 +25,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.canonical import parse_json
 from remit.errors import ToolError
 from remit.messages import Media, Text
-from remit.render import (
-    CHARS_PER_TOKEN,
-    DEFAULT_RESULT_TOKENS,
-    MIN_RESULT_TOKENS,
-    Rendered,
-    render,
-    render_error,
-    render_text,
-)
+from remit.render import Rendered, is_quick, render, render_error
 
 
 def said(rendered: Rendered) -> str:
     return "".join(block.text for block in rendered.content if isinstance(block, Text))
 
 
-def assert_sendable(rendered: Rendered, max_tokens: int = DEFAULT_RESULT_TOKENS) -> None:
-    """Well-formed, never blank, within the limit, and truthful about what is shown."""
+def assert_sendable(rendered: Rendered) -> None:
+    """Well-formed, never blank, and everything that is named is there."""
     assert rendered.content
     for block in rendered.content:
         if isinstance(block, Text):
@@ -53,9 +44,8 @@ def assert_sendable(rendered: Rendered, max_tokens: int = DEFAULT_RESULT_TOKENS)
             block.text.encode()
         else:
             assert block.data
-    limit = max(max_tokens, MIN_RESULT_TOKENS) * CHARS_PER_TOKEN
-    assert len(said(rendered)) <= limit
-    assert 0 <= rendered.shown <= rendered.total
+    for artifact in rendered.found:
+        assert artifact.handle in said(rendered)
 
 
 # --- what is sent --------------------------------------------------------------------------------
@@ -120,6 +110,9 @@ class Scalar:
         return 7
 
 
+THREE_BYTES = (
+    f"(binary data, bytes of 3 bytes: artifact:{hashlib.sha256(bytes([255, 254, 0])).hexdigest()})"
+)
 NOON = datetime(2026, 8, 1, 12, tzinfo=UTC)
 ORDER = Order("1042", Decimal("12.50"), date(2026, 8, 1))
 ORDER_JSON = '{"id":"1042","total":12.50,"placed":"2026-08-01","tags":["a","b"]}'
@@ -167,7 +160,7 @@ ORDER_JSON = '{"id":"1042","total":12.50,"placed":"2026-08-01","tags":["a","b"]}
             Model(amount=Decimal("1.10"), order=ORDER, at=NOON, raw=b"\xff\xfe\0"),
             (
                 f'{{"amount":1.10,"order":{ORDER_JSON},"at":"01.08.2026",'
-                '"raw":"(binary data, 3 bytes)","secret":"**********"}'
+                f'"raw":"{THREE_BYTES}","secret":"**********"}}'
             ),
         ),
         (Line(Decimal("2.50")), '{"price":2.50}'),
@@ -179,7 +172,8 @@ ORDER_JSON = '{"id":"1042","total":12.50,"placed":"2026-08-01","tags":["a","b"]}
         (PurePosixPath("/a/b"), '"/a/b"'),
         ({"path": Path("a")}, '{"path":"a"}'),
         (ip_address("127.0.0.1"), '"127.0.0.1"'),
-        (b"\xff\xfe\0", '"(binary data, 3 bytes)"'),
+        (b"\xff\xfe\0", f'"{THREE_BYTES}"'),
+        (b"", '"(binary data, bytes of 0 bytes)"'),
         ({"data": bytearray(4), "view": memoryview(b"12345")}, None),
         (range(3), "[0,1,2]"),
         (collections.deque([1, Decimal(2)]), "[1,2]"),
@@ -197,7 +191,6 @@ def test_a_value_is_sent_as_it_stands_or_as_compact_json(value: object, text: st
     rendered = render(value)
     assert_sendable(rendered)
     assert not rendered.is_error
-    assert rendered.shown == rendered.total
     if text is not None:
         assert said(rendered) == text
     if not isinstance(value, str):
@@ -234,19 +227,6 @@ def test_blocks_stay_blocks():
     assert render([Text("a"), picture, Text("b")]).content == (Text("a"), picture, Text("b"))
     assert render((picture, Text(""))).content == (picture, Text("(empty text)"))
     assert render(Media("image/png", b"")).content == (Text("(image/png, 0 bytes)"),)
-
-
-def test_blocks_over_the_limit_are_cut_as_one_text_and_keep_their_media():
-    """C4: the limit is the result's, not the block's."""
-    picture = Media("image/png", b"\x89PNG")
-    rendered = render([Text("a" * 5_000), picture, Text("z" * 5_000)])
-    assert_sendable(rendered)
-    text, media = rendered.content
-    assert media is picture
-    assert isinstance(text, Text)
-    assert text.text.startswith("aaa")
-    assert text.text.endswith("zzz")
-    assert rendered.shown < rendered.total
 
 
 # --- what cannot be sent -------------------------------------------------------------------------
@@ -388,12 +368,11 @@ HOSTILE: dict[str, Callable[[], object]] = {
 }
 
 
-@pytest.mark.parametrize("max_tokens", [-1, 0, 50, 61, 2_000])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_no_value_makes_rendering_raise_and_all_keep_the_bound(name: str, max_tokens: int):
+def test_no_value_makes_rendering_raise(name: str):
     """C1, C4: unserialisable results become that call's error, whatever they do."""
-    rendered = render(HOSTILE[name](), max_tokens=max_tokens)
-    assert_sendable(rendered, max_tokens)
+    rendered = render(HOSTILE[name]())
+    assert_sendable(rendered)
     if rendered.is_error:
         assert said(rendered).startswith("Error: the tool returned a value of type ")
 
@@ -515,80 +494,17 @@ def test_hidden_details_stay_hidden_but_a_tool_error_speaks():
     assert said(render_error(ToolError("no order"), hidden=True)) == "Error: no order"
 
 
-@given(st.text(), st.integers(-10, 200))
-def test_any_message_is_an_error_within_the_limit(message: str, max_tokens: int):
-    """C4: error texts pass the same limit."""
+@given(st.text())
+def test_any_message_is_an_error(message: str):
+    """C1, C4: error texts are well-formed too."""
     for error in (ValueError(message), ToolError(message * 50)):
-        rendered = render_error(error, max_tokens=max_tokens)
-        assert_sendable(rendered, max_tokens)
+        rendered = render_error(error)
+        assert_sendable(rendered)
         assert rendered.is_error
         assert said(rendered).startswith("Error:")
 
 
-# --- the limit -----------------------------------------------------------------------------------
-
-MARKER = re.compile(r"\n\[\.\.\. cut here: (\d+) of (\d+) characters are shown \.\.\.\]\n")
-
-
-def test_a_long_text_keeps_head_and_tail_around_a_marker():
-    """C4: truncated output is marked with shown and total."""
-    text = "".join(f"line {n}\n" for n in range(10_000))
-    rendered = render(text)
-    assert_sendable(rendered)
-    marker = MARKER.search(said(rendered))
-    assert marker
-    head, tail = said(rendered)[: marker.start()], said(rendered)[marker.end() :]
-    assert text.startswith(head)
-    assert text.endswith(tail)
-    assert (int(marker[1]), int(marker[2])) == (rendered.shown, rendered.total)
-    assert (len(head) + len(tail), len(text)) == (rendered.shown, rendered.total)
-    assert 1.9 < len(head) / len(tail) < 2.1
-    assert len(said(rendered)) > 0.99 * DEFAULT_RESULT_TOKENS * CHARS_PER_TOKEN
-
-
-def test_cut_json_is_json_that_holds_head_and_tail():
-    """C4: JSON stays JSON, with the first rows and the last key."""
-    table = {"rows": [{"id": n, "name": f'order "{n}"'} for n in range(900)], "count": 900}
-    rendered = render(table, max_tokens=500)
-    assert_sendable(rendered, 500)
-    whole = json.dumps(table, separators=(",", ":"))
-    read = parse_json(said(rendered))
-    assert read["truncated"] == {"shown": rendered.shown, "total": len(whole)}
-    assert whole.startswith(read["head"])
-    assert whole.endswith(read["tail"])
-    assert len(read["head"]) + len(read["tail"]) == rendered.shown
-    assert '"id":0' in read["head"]
-    assert '"count":900' in read["tail"]
-    assert len(said(rendered)) > 0.98 * 2_000
-
-
-def test_a_text_of_exactly_the_limit_is_whole_and_one_more_is_cut():
-    """C4: the bound is inclusive."""
-    whole = render("x" * 400, max_tokens=100)
-    assert (said(whole), whole.shown, whole.total) == ("x" * 400, 400, 400)
-    cut = render("x" * 401, max_tokens=100)
-    assert len(said(cut)) == 400
-    assert cut.shown < cut.total == 401
-
-
-def test_a_limit_below_the_least_counts_as_the_least():
-    """C4: there is always room to say what was cut."""
-    text = "x" * 1_000
-    assert render(text, max_tokens=1) == render(text, max_tokens=MIN_RESULT_TOKENS)
-
-
-@pytest.mark.parametrize("cluster", ["e\u0301", "\U0001f44d\U0001f3fd", "\u2764\ufe0f", "a\u200db"])
-@pytest.mark.parametrize("shift", range(4))
-def test_a_cut_leaves_a_base_and_its_marks_together(cluster: str, shift: int):
-    """C4: no character is split, whatever it is made of."""
-    text = "x" * shift + cluster * 5_000
-    head, tail = MARKER.split(said(render(text)))[::3]
-    assert head.removeprefix("x" * shift).replace(cluster, "") == ""
-    assert tail.replace(cluster, "") == ""
-    read = json.loads(said(render([text])))
-    assert read["head"].removeprefix('["' + "x" * shift).replace(cluster, "") == ""
-    assert read["tail"].removesuffix('"]').replace(cluster, "") == ""
-
+# --- any value -----------------------------------------------------------------------------------
 
 json_values = st.recursive(
     st.none()
@@ -610,35 +526,72 @@ json_values = st.recursive(
 )
 
 
-@given(json_values, st.integers(-10, 120), st.integers(1, 60))
-def test_whatever_the_value_the_bound_holds_and_json_parses(
-    value: object, max_tokens: int, times: int
-):
-    """C4: well-formed, never blank, within the limit."""
-    for shape in (value, [value] * times):
-        rendered = render(shape, max_tokens=max_tokens)
-        assert_sendable(rendered, max_tokens)
-        if not isinstance(shape, str) and not rendered.is_error:
-            json.loads(said(rendered))
+@given(json_values)
+def test_whatever_the_value_it_is_sendable_and_json_parses(value: object):
+    """C4: well-formed, never blank."""
+    rendered = render(value)
+    assert_sendable(rendered)
+    if not isinstance(value, str) and not rendered.is_error:
+        json.loads(said(rendered))
 
 
-@given(
-    st.text(st.sampled_from('"\\\n\0\ud83d\u0301\u200d\U0001f600ax '), max_size=40),
-    st.integers(1, 99),
+@given(json_values)
+def test_looking_whether_a_value_is_quick_changes_nothing_and_never_raises(value: object):
+    """C6: what is found to be little work is rendered on the event loop."""
+    before = repr(value)
+    assert is_quick(value) in (True, False)
+    assert repr(value) == before
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_code_of_a_value_runs_to_find_out_whether_it_is_quick(name: str):
+    """C1, C6: nothing of what may fail or last is done on the event loop."""
+    is_quick(HOSTILE[name]())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * 70_000,
+        ["x" * 7_000] * 10,
+        list(range(2_000)),
+        {"rows": [[{}] * 40] * 40},
+        b"x" * 70_000,
+        Media("image/png", b"x" * 70_000),
+        [Text("x" * 70_000)],
+        10**9_000,
+        loop(list),
+        loop(dict),
+        numbers(),
+        object(),
+        ValueError("x" * 70_000),
+        UUID(int=1),
+        ORDER.__class__("x" * 70_000, Decimal(1), date(2026, 8, 1)),
+    ],
+    ids=lambda value: type(value).__name__,
 )
-def test_whatever_the_text_head_and_tail_are_its_own(piece: str, times: int):
-    """C4: head and tail survive, in text and in JSON."""
-    text = piece * times
-    plain = render_text(text, max_tokens=60)
-    assert_sendable(plain, 60)
-    if plain.shown < plain.total:
-        whole = text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass")
-        head, tail = MARKER.split(said(plain))[::3]
-        assert whole.decode("utf-16", "replace").startswith(head)
-        assert whole.decode("utf-16", "replace").endswith(tail)
-    rendered = render([text], max_tokens=60)
-    assert_sendable(rendered, 60)
-    json.loads(said(rendered))
+def test_what_may_be_much_work_is_not_quick(value: object):
+    """C6: no work of ours above 5 ms is done on the event loop."""
+    assert not is_quick(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * 60_000,
+        None,
+        {"a": [1, 2.5, Decimal(3), None, True, NOON, Colour.RED]},
+        ORDER,
+        Line(Decimal(1)),
+        (Text("a"), Media("image/png", b"x")),
+        ValueError("bad"),
+        ToolError("no order"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_tools_mostly_return_is_quick(value: object):
+    """C6: a result of everyday size takes no trip through a thread."""
+    assert is_quick(value)
 
 
 @given(st.sets(st.text() | st.integers() | st.tuples(st.integers(), st.text())))

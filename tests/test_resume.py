@@ -12,6 +12,7 @@ import pytest
 
 import remit
 from remit import Call, Limits, Outcome, Reason, Remit
+from remit.artifacts import Artifact
 from remit.canonical import encode
 from remit.errors import ConfigurationError, Fenced, JournalError, ModelRejected, RunBusy
 from remit.messages import StopReason, Usage
@@ -479,13 +480,16 @@ class Failing(MemoryStore):
         status: RunStatus = "running",
         proposals: Sequence[NewProposal] = (),
         taken: int = 0,
+        artifacts: Sequence[Artifact] = (),
     ) -> Control:
         self.appends += 1
         fails = self.appends == self.at if self.once else self.appends >= self.at
         await asyncio.sleep(0.1)
         if fails:
             raise self.error
-        return await super().append(lease, rows, status=status, proposals=proposals, taken=taken)
+        return await super().append(
+            lease, rows, status=status, proposals=proposals, taken=taken, artifacts=artifacts
+        )
 
 
 @pytest.mark.parametrize("once", [True, False])

@@ -19,9 +19,11 @@ import remit
 from remit import Call, Limits, Outcome, Reason, Remit
 from remit.budget import Amount, Bill, Totals
 from remit.errors import JournalError
+from remit.excerpt import MIN_CHARS
 from remit.messages import Media, Message, Opaque, Status, StopReason, Text, ToolUse, Usage
 from remit.pending import Decision, Pending
 from remit.remit import Runtime
+from remit.render import render
 from remit.rows import (
     Activated,
     Asked,
@@ -40,12 +42,16 @@ from remit.rows import (
     Said,
     Settled,
     Started,
+    Trim,
     Vetoed,
     Withdrawn,
     decode_row,
     encode_row,
+    filled,
+    handles_in,
 )
 from remit.schedule import Footprint
+from remit.shown import Allowance, Fitted, fitted
 from remit.state import RunState
 from remit.store.memory import MemoryStore
 from remit.testing import CrashStore, ScriptedModel, SimulatedWorkers, Step, run_virtual
@@ -94,6 +100,28 @@ bills = st.builds(Bill, totals, amounts, counts)
 texts = st.builds(Text, text)
 media = st.builds(Media, st.just("image/png"), st.binary(max_size=20))
 content = st.lists(texts | media, max_size=3).map(tuple)
+
+
+@st.composite
+def shown(draw: st.DrawFn) -> Fitted:
+    """A result as it is written: parts of it stand in artifacts."""
+    values = st.lists(
+        st.text(max_size=400).map(lambda piece: Text(piece * 3)) | media, min_size=1, max_size=4
+    )
+    reads = draw(st.booleans())
+    allowance = Allowance(draw(st.integers(MIN_CHARS, 500)), lambda _: reads)
+    return fitted(render(draw(values)), allowance)
+
+
+def kept_in(made: Fitted) -> dict[str, Any]:
+    """The fields of a row that shows it."""
+    return {
+        "content": made.shown.content,
+        "kept": made.shown.kept,
+        "artifacts": made.shown.artifacts,
+    }
+
+
 uses = st.builds(ToolUse, names, names, text)
 opaque = st.builds(Opaque, names, st.binary(max_size=20))
 messages = st.lists(texts | uses | opaque, min_size=1, max_size=4).map(
@@ -179,6 +207,27 @@ def test_a_row_comes_back_from_its_bytes_as_it_was(kind: type[Row]) -> None:
         assert encode_row(back) == body
 
     check()
+
+
+@given(shown(), st.lists(shown(), max_size=3))
+@settings(deadline=None)
+def test_a_row_that_keeps_references_is_filled_to_what_it_was(
+    made: Fitted, others: list[Fitted]
+) -> None:
+    """X2, J1: what stands in an artifact is not written again, and comes back to the byte."""
+    artifacts = {each.handle: each for each in made.artifacts}
+    artifacts |= {each.handle: each for other in others for each in other.artifacts}
+    trims = tuple([Trim(f"t{n}", **kept_in(other)) for n, other in enumerate(others)])
+    settled = Settled("a", is_error=False, status=Status.OK, trims=trims, **kept_in(made))
+    late = Late("key", is_error=True, status=Status.ERROR, **kept_in(made))
+    for row in (settled, late):
+        body = encode_row(row)
+        back = decode_row(row.kind, body)
+        assert set(handles_in(back)) <= set(artifacts)
+        assert filled(back, artifacts.__getitem__) == row
+        assert encode_row(filled(back, artifacts.__getitem__)) == body
+        for handle in handles_in(row):
+            assert len(artifacts[handle].data) < 300 or artifacts[handle].data not in body
 
 
 def test_every_kind_of_row_is_covered_and_named_once() -> None:

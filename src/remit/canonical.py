@@ -4,7 +4,7 @@ Three readers and writers, one need each:
 
     parse_json   what a model or a server wrote; strict, because arguments run unrepaired
     canonical    one text per value (RFC 8785, exact numbers), for hashes and comparisons
-    encode       a journal row, compact and fast; `decode` reads it back
+    encode       a journal row, compact and fast; `decode` reads it back, `json_text` is the same as text
 
 Numbers never pass through a double on the way in: an integer is an `int`, any other number a
 `Decimal`. Not here: schemas and coercion (`tools.schema`), and whatever else a tool may return
@@ -30,6 +30,7 @@ __all__ = [
     "canonical",
     "decode",
     "encode",
+    "json_text",
     "parse_json",
     "well_formed",
 ]
@@ -262,17 +263,22 @@ def encode(value: Any) -> bytes:
     Half a surrogate pair becomes U+FFFD. For every row, `encode(decode(row)) == row`.
     Errors: `TypeError` for what is not JSON, `ValueError` for NaN, infinities and endless nesting.
     """
-    try:
-        try:
-            text = _fast(value)
-        except TypeError:  # a Decimal, most likely
-            text = _write(value, iter, _digits)
-    except RecursionError:
-        raise _too_deep() from None
+    text = json_text(value)
     try:
         return text.encode()
     except UnicodeEncodeError:
         return well_formed(text).encode()
+
+
+def json_text(value: Any) -> str:
+    """The same as text, half surrogate pairs as they are. Errors: as `encode`."""
+    try:
+        try:
+            return _fast(value)
+        except TypeError:  # a Decimal, most likely
+            return _write(value, iter, _digits)
+    except RecursionError:
+        raise _too_deep() from None
 
 
 def decode(row: bytes) -> Any:

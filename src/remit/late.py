@@ -8,21 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Final
 
-from remit.rows import Late, encode_row, read_late
-from remit.store.base import Journal
+import msgspec
 
-__all__ = ["STILL_RUNNING", "StillRunning", "known_late"]
+from remit.artifacts import HANDLE_PREFIX, Artifact
+from remit.rows import Late, encode_row, read_late
+from remit.shown import handles_of
+from remit.store.base import Journal
+from remit.store.filling import fill
+
+__all__ = ["STILL_RUNNING", "LateOutcome", "StillRunning", "known_late"]
+
+
+class LateOutcome(msgspec.Struct, frozen=True):
+    """What came of a call after it was given up."""
+
+    row: Late
+    artifacts: tuple[Artifact, ...] = ()
+    """What its content refers to and another run does not have."""
 
 
 class StillRunning:
     """The effects that nobody waits for any more."""
 
     def __init__(self) -> None:
-        self._futures: dict[tuple[int, str], concurrent.futures.Future[Late]] = {}
-        self._posting: set[asyncio.Task[None]] = set()
+        self._futures: dict[tuple[int, str], concurrent.futures.Future[LateOutcome]] = {}
+        self._telling: set[asyncio.Task[None]] = set()
 
     @property
     def keys(self) -> frozenset[tuple[int, str]]:
@@ -38,33 +51,36 @@ class StillRunning:
         """The call with this key was abandoned. It holds its store while it runs."""
         self._futures.setdefault((id(store), key), concurrent.futures.Future())
 
-    def join(self, key: str, store: Journal) -> asyncio.Future[Late] | None:
+    def join(self, key: str, store: Journal) -> asyncio.Future[LateOutcome] | None:
         """A future of its outcome on the running loop; None where it is not running here."""
         future = self._futures.get((id(store), key))
         return None if future is None else asyncio.wrap_future(future)
 
-    def ended(self, late: Late, *, run_id: str, store: Journal) -> None:
-        """Its outcome is there: tell whoever joined, and leave it in the run's inbox."""
-        future = self._futures.pop((id(store), late.key), None)
+    def ended(self, outcome: Awaitable[LateOutcome], *, run_id: str, store: Journal) -> None:
+        """It has come to its end: tell whoever joined, and leave the outcome in the run's inbox."""
+        task = asyncio.get_running_loop().create_task(self._tell(outcome, run_id, store))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _tell(self, outcome: Awaitable[LateOutcome], run_id: str, store: Journal) -> None:
+        late = await outcome
+        future = self._futures.pop((id(store), late.row.key), None)
         if future is not None and not future.done():
             future.set_result(late)
-        task = asyncio.get_running_loop().create_task(_post(store, run_id, late))
-        self._posting.add(task)
-        task.add_done_callback(self._posting.discard)
+        await store.post(run_id, "late", encode_row(late.row), artifacts=late.artifacts)
 
 
-async def _post(store: Journal, run_id: str, late: Late) -> None:
-    await store.post(run_id, "late", encode_row(late))
-
-
-async def known_late(store: Journal, key: str) -> Late | None:
+async def known_late(store: Journal, key: str) -> LateOutcome | None:
     """The late outcome of an earlier call, if it came in. A key begins with its run's id."""
     run_id = key.rsplit(":", 4)[0]
     for posted in await store.inbox(run_id):
         if posted.kind == "late":
-            late = read_late(posted.body)
-            if late.key == key:
-                return late
+            row = read_late(posted.body)
+            if row.key == key:
+                row = await fill(store, run_id, row)
+                digests = [each.removeprefix(HANDLE_PREFIX) for each in handles_of(row)]
+                found = [await store.artifact(run_id, digest) for digest in digests]
+                return LateOutcome(row, tuple([each for each in found if each is not None]))
     return None
 
 

@@ -126,6 +126,8 @@ class ToolResult(Value, frozen=True, tag_field="type", tag="tool_result"):
     status: Status = Status.OK
     key: str | None = None
     """The key of the call, if it got one. Kept for doubts; never sent."""
+    artifacts: tuple[str, ...] = ()
+    """Handles of what the content shows in part or only names. Kept for whoever goes on; never sent."""
 
     @property
     def text(self) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from remit.canonical import encode
+from remit.excerpt import CHARS_PER_TOKEN
 from remit.messages import Message, ToolResult
 from remit.models.base import ToolSpec
-from remit.render import CHARS_PER_TOKEN
 from remit.transcript import Transcript, tokens_of
 
 __all__ = ["fixed_tokens", "what_fills"]

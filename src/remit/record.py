@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from remit.artifacts import Artifact
 from remit.errors import JournalError
 from remit.rows import Row, encode_row
 from remit.state import RunState
@@ -27,6 +28,9 @@ class Record:
         self._lease = lease
         self._rows: list[NewRow] = []
         self._proposals: list[NewProposal] = []
+        self._artifacts: list[Artifact] = []
+        self._kept: set[str] = set()
+        """Handles of what this activation has kept."""
         self._committing: asyncio.Future[None] | None = None
         self._failure: JournalError | None = None
         """Why nothing can be written any more: rows were lost, and none may follow them."""
@@ -42,6 +46,19 @@ class Record:
     def propose(self, proposal: NewProposal) -> None:
         """Queue a proposal: it becomes decidable with the rows that are queued now."""
         self._proposals.append(proposal)
+
+    def keep(self, data: bytes, media_type: str) -> str:
+        """Queue an artifact, which is there with the rows that are queued now. Returns its handle."""
+        artifact = Artifact.of(data, media_type)
+        self.put(artifact)
+        return artifact.handle
+
+    def put(self, *artifacts: Artifact) -> None:
+        """The same for artifacts that were made elsewhere, off the event loop."""
+        for artifact in artifacts:
+            if artifact.handle not in self._kept:
+                self._kept.add(artifact.handle)
+                self._artifacts.append(artifact)
 
     async def commit(self, *, wave: bool = False) -> None:
         """Make everything written so far durable.
@@ -96,11 +113,17 @@ class Record:
                 await asyncio.sleep(0)
             rows, self._rows = self._rows, []
             proposals, self._proposals = self._proposals, []
+            artifacts, self._artifacts = self._artifacts, []
             # Until the answer is there nobody knows whether the rows are.
             self._failure = JournalError("a transaction did not come to its end")
             try:
                 control = await self.store.append(
-                    self._lease, rows, status=status, proposals=proposals, taken=self._taken
+                    self._lease,
+                    rows,
+                    status=status,
+                    proposals=proposals,
+                    taken=self._taken,
+                    artifacts=artifacts,
                 )
             except JournalError as error:
                 self._failure = error

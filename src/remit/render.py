@@ -4,10 +4,10 @@
     render_error   an exception, as a text that begins with "Error:"
     render_text    a text from elsewhere, such as a server
 
-Promise C4 lives here: content is well-formed, never blank, never longer than its limit, and no
-value makes these functions raise. Not here: keeping the whole of what is cut and offering a handle
-to it (the dispatcher), the status of the call, and the form of media on a wire (the codecs).
-Above: `dispatch`. Below: `canonical`, which writes what is already JSON.
+Promise C4 lives here: content is well-formed, never blank, and no value makes these functions raise. What is
+no text is taken out of the text: bytes, media in a structure and data URLs stand there as a note with a handle.
+Not here: how much of it is shown (`shown`, which cuts), the status of the call, and the form of media on a
+wire (the codecs). Above: `dispatch`. Below: `canonical`, which writes what is already JSON.
 """
 
 from __future__ import annotations
@@ -15,45 +15,35 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import date, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
 from pathlib import PurePath
-from typing import Any, cast
-from unicodedata import combining
+from typing import Any, Final, cast
 
 import msgspec
 
-from remit.canonical import encode, well_formed
+from remit.artifacts import BINARY, Artifact, plain_type
+from remit.canonical import json_text, well_formed
+from remit.dataurl import without_media
 from remit.errors import ToolError
 from remit.messages import Media, ResultContent, Text
 
-__all__ = [
-    "CHARS_PER_TOKEN",
-    "DEFAULT_RESULT_TOKENS",
-    "MIN_RESULT_TOKENS",
-    "Rendered",
-    "error_words",
-    "render",
-    "render_error",
-    "render_text",
-]
+__all__ = ["Rendered", "error_words", "is_quick", "render", "render_error", "render_text"]
 
-DEFAULT_RESULT_TOKENS = 2_000
-"""What a result may take of the model's context unless its tool says otherwise."""
-
-MIN_RESULT_TOKENS = 50
-"""A lower limit counts as this one: there must be room to say what was cut."""
-
-CHARS_PER_TOKEN = 4
-"""The estimate by which limits in tokens become limits in characters."""
+_QUICK_CHARS: Final = 65_536
+_QUICK_ITEMS: Final = 1_000
+_QUICK_BITS: Final = 20_000
+_TOO_MANY: Final = _QUICK_CHARS + 1
 
 _MAX_LAZY_ITEMS = 1_000_000
 """A sequence that is not in memory, such as a `range`, is written out up to this many items."""
+
+_MAX_FOUND = 100
+"""Pieces of binary data of one result that are kept; further ones are only counted."""
 
 _MAX_ERROR_CHARS = 2_000
 _UNREADABLE = "an error that cannot be read"
@@ -63,47 +53,40 @@ _SHOWN_BLANKS = 20
 
 
 class Rendered(msgspec.Struct, frozen=True):
-    """A result as the model will see it."""
+    """A result, whole."""
 
     content: tuple[ResultContent, ...]
     """At least one block."""
-    shown: int
-    """Characters of the text that are kept; less than `total` when it was cut."""
-    total: int
-    """Characters of the whole text. A note or a marker of ours does not count; nor do media."""
     is_error: bool = False
+    found: tuple[Artifact, ...] = ()
+    """What was taken out of the texts, which name it."""
 
 
-def render(value: object, *, max_tokens: int = DEFAULT_RESULT_TOKENS) -> Rendered:
+def render(value: object) -> Rendered:
     """What a tool returned. A value that cannot be written is an error that says why.
 
     Shape: `Text`, `Media` or a list of them stay blocks; a `str` is one text, any other value one
     text of compact JSON. Decimals keep their digits, sets are sorted, keys become strings, NaN and
-    infinities are strings, bytes are a note. Iterators are not read. A cut JSON text is itself
-    JSON: `{"truncated": {"shown": n, "total": m}, "head": "...", "tail": "..."}`.
-    Units: the limit is `CHARS_PER_TOKEN` characters a token, markers included, at least
-    `MIN_RESULT_TOKENS`.
+    infinities are strings. Iterators are not read.
     Errors: none, whatever the value does when it is looked at.
     """
-    if type(value) is str:
-        return render_text(value, max_tokens=max_tokens)
+    found = _Found()
     try:
         if isinstance(value, str):
-            return render_text(str.__str__(value), max_tokens=max_tokens)
+            return render_text(value if type(value) is str else str.__str__(value))
         blocks = _blocks(value)
         if blocks:
-            return _render_blocks(blocks, _limit(max_tokens))
-        text = _as_json(value)
+            content = tuple([_visible(block, found) for block in blocks])
+        else:
+            content = (Text(without_media(_as_json(value, found), found.url)),)
     except KeyboardInterrupt:  # the user's, not the value's
         raise
     except BaseException as error:  # noqa: BLE001 - C1: foreign code runs here, SystemExit too
-        return _unwritable(value, error, max_tokens)
-    return _fitted(text, _limit(max_tokens), _cut_json)
+        return _unwritable(value, error)
+    return Rendered(content, found=found.artifacts)
 
 
-def render_error(
-    error: BaseException, *, hidden: bool = False, max_tokens: int = DEFAULT_RESULT_TOKENS
-) -> Rendered:
+def render_error(error: BaseException, *, hidden: bool = False) -> Rendered:
     """What a tool raised, as a text that begins with "Error:".
 
     A `ToolError` speaks for its author: its message stands alone, also where `hidden` keeps every
@@ -114,7 +97,7 @@ def render_error(
     else:
         told = _tell(lambda: _message(error), f"the tool failed with {_UNREADABLE}")
         text = told if told.startswith("Error:") else f"Error: {told}"
-    return msgspec.structs.replace(render_text(text, max_tokens=max_tokens), is_error=True)
+    return msgspec.structs.replace(render_text(text), is_error=True)
 
 
 def error_words(error: BaseException) -> str:
@@ -122,16 +105,104 @@ def error_words(error: BaseException) -> str:
     return _clean(_tell(lambda: _message(error), _UNREADABLE))[:_MAX_ERROR_CHARS]
 
 
-def render_text(text: str, *, max_tokens: int = DEFAULT_RESULT_TOKENS) -> Rendered:
+def render_text(text: str) -> Rendered:
     """A text, made well-formed: NUL and half surrogate pairs become U+FFFD. Errors: none.
 
-    A text without a visible character becomes a note. Over the limit, two thirds of the room go to
-    the beginning and one third to the end, with a line between them that says how much is shown.
+    A text without a visible character becomes a note.
     """
-    clean = _clean(text)
-    if _is_invisible(clean):
-        return Rendered((Text(_blank_note(clean)),), len(clean), len(clean))
-    return _fitted(clean, _limit(max_tokens), _cut_text)
+    found = _Found()
+    return Rendered((_visible(Text(text), found),), found=found.artifacts)
+
+
+def is_quick(value: object) -> bool:
+    """Whether to render it is certainly little work. Nothing of the value's own code is run to find out."""
+    if type(value) is str:
+        return len(value) <= _QUICK_CHARS
+    items, chars = _QUICK_ITEMS, _QUICK_CHARS
+    waiting: list[object] = [value]
+    while waiting:
+        item = waiting.pop()
+        parts, size = _size(item)
+        waiting += parts
+        items -= 1
+        chars -= size
+        if items < len(waiting) or chars < 0:
+            return False
+    return True
+
+
+def _size(item: Any) -> tuple[Sequence[object], int]:
+    """The parts of a value, and how many characters it has itself; too many where nobody can tell."""
+    kind = cast("type[object]", type(item))
+    if kind in _STRINGS:
+        return (), len(item)
+    if kind in _CONTAINERS and len(item) <= _QUICK_ITEMS:
+        return (*item, *(item.values() if kind is dict else ())), 0
+    if kind is int and item.bit_length() <= _QUICK_BITS:
+        return (), 0
+    if kind in _LEAVES:
+        return (), 20
+    if issubclass(kind, Enum):
+        return (item._value_,), 0
+    if kind is Text:
+        return (item.text,), 0
+    if kind is Media:
+        return (item.data,), 0
+    if issubclass(kind, BaseException):
+        return (_ARGS.__get__(item),), 0
+    if "__dataclass_fields__" in vars(kind) or "__pydantic_serializer__" in vars(kind):
+        return (_attributes(item),), 0
+    return (), _TOO_MANY
+
+
+def _attributes(item: object) -> object:
+    try:
+        return object.__getattribute__(item, "__dict__")
+    except AttributeError:  # it has slots
+        return NotImplemented  # nobody can tell
+
+
+_ARGS: Final[Any] = BaseException.args
+"""Reads the arguments of an exception, whatever its class makes of that name."""
+
+_STRINGS: Final[frozenset[Any]] = frozenset({str, bytes, bytearray})
+_CONTAINERS: Final[frozenset[Any]] = frozenset({list, tuple, set, frozenset, dict})
+_LEAVES: Final[frozenset[Any]] = frozenset(
+    {float, bool, type(None), Decimal, date, datetime, time, timedelta}
+)
+
+
+# --- what is found in a text ---------------------------------------------------------------------
+
+
+class _Found:
+    """Binary data that a result holds inside of its text, each piece once."""
+
+    def __init__(self) -> None:
+        self._artifacts: dict[str, Artifact] = {}
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        return tuple(self._artifacts.values())
+
+    def url(self, data: bytes, media_type: str) -> str:
+        """What stands in the place of a data URL, or of media in a structure."""
+        artifact = self._keep(data, media_type)
+        if artifact is None:
+            return f"({plain_type(media_type)}, {len(data)} bytes)"
+        return artifact.note
+
+    def binary(self, data: bytes, kind: str) -> str:
+        """What stands in the place of bytes."""
+        note = f"binary data, {kind} of {len(data)} bytes"
+        artifact = self._keep(data, BINARY)
+        return f"({note})" if artifact is None else f"({note}: {artifact.handle})"
+
+    def _keep(self, data: bytes, media_type: str) -> Artifact | None:
+        if not data or len(self._artifacts) >= _MAX_FOUND:
+            return None
+        artifact = Artifact.of(data, media_type)
+        return self._artifacts.setdefault(artifact.handle, artifact)
 
 
 # --- blocks --------------------------------------------------------------------------------------
@@ -148,24 +219,15 @@ def _blocks(value: object) -> Sequence[ResultContent]:
     return ()
 
 
-def _render_blocks(blocks: Sequence[ResultContent], limit: int) -> Rendered:
-    content = tuple(_visible(block) for block in blocks)
-    texts = [block.text for block in content if isinstance(block, Text)]
-    total = sum(map(len, texts))
-    if total <= limit:
-        return Rendered(content, total, total)
-    cut = _fitted("\n".join(texts), limit, _cut_text)
-    media = [block for block in content if isinstance(block, Media)]
-    return msgspec.structs.replace(cut, content=(*cut.content, *media))
-
-
-def _visible(block: ResultContent) -> ResultContent:
+def _visible(block: ResultContent, found: _Found) -> ResultContent:
     if isinstance(block, Media):
         if not block.is_well_typed:
             raise TypeError("a Media holds its type as a str and its data as bytes")
-        return block if block.data else Text(f"({_clean(block.media_type)}, 0 bytes)")
-    clean = _clean(block.text)
-    return Text(_blank_note(clean)) if _is_invisible(clean) else Text(clean)
+        return block if block.data else Text(f"({_clean(block.media_type[:100])}, 0 bytes)")
+    clean = without_media(_clean(block.text), found.url)
+    if _is_invisible(clean):
+        return Text(_blank_note(clean))
+    return block if clean is block.text else Text(clean)
 
 
 # --- text ----------------------------------------------------------------------------------------
@@ -210,111 +272,44 @@ def _tell(words: Callable[[], str], otherwise: str) -> str:
         return otherwise
 
 
-def _unwritable(value: object, error: BaseException, max_tokens: int) -> Rendered:
+def _unwritable(value: object, error: BaseException) -> Rendered:
     kind = _tell(lambda: type(value).__name__, "unknown")
     if isinstance(error, RecursionError):
         why = "it contains itself or is nested too deeply"
     else:
         why = _tell(lambda: str(error) or type(error).__name__, "looking at it failed")
     text = f"Error: the tool returned a value of type {kind} that cannot be written as JSON: {why}"
-    return msgspec.structs.replace(render_text(text, max_tokens=max_tokens), is_error=True)
-
-
-# --- cutting -------------------------------------------------------------------------------------
-
-
-def _limit(max_tokens: int) -> int:
-    return max(max_tokens, MIN_RESULT_TOKENS) * CHARS_PER_TOKEN
-
-
-def _fitted(text: str, limit: int, cut: Callable[[str, int], tuple[str, int]]) -> Rendered:
-    total = len(text)
-    if total <= limit:
-        return Rendered((Text(text),), total, total)
-    short, shown = cut(text, limit)
-    return Rendered((Text(short),), shown, total)
-
-
-def _cut_text(text: str, limit: int) -> tuple[str, int]:
-    total = len(text)
-    room = limit - len(_text_marker(total, total))
-    begin = room * 2 // 3
-    head = _whole(text, begin, -1)
-    tail = _whole(text, total - (room - begin), +1)
-    shown = head + total - tail
-    return f"{text[:head]}{_text_marker(shown, total)}{text[tail:]}", shown
-
-
-def _text_marker(shown: int, total: int) -> str:
-    return f"\n[... cut here: {shown} of {total} characters are shown ...]\n"
-
-
-def _cut_json(text: str, limit: int) -> tuple[str, int]:
-    total = len(text)
-    room = limit - len(_json_frame(total, total, "", ""))
-
-    # Quoting JSON text once more doubles quotes and backslashes; nothing else in it needs escaping.
-    def quoted(start: int, end: int) -> int:
-        return end - start + text.count('"', start, end) + text.count("\\", start, end)
-
-    begin = room * 2 // 3
-    most = range(min(room, total) + 1)
-    head = bisect_right(most, begin, key=lambda n: quoted(0, n)) - 1
-    tail = total + 1 - bisect_right(most, room - begin, key=lambda n: quoted(total - n, total))
-    head, tail = _whole(text, head, -1), _whole(text, tail, +1)
-    shown = head + total - tail
-    return _json_frame(shown, total, text[:head], text[tail:]), shown
-
-
-def _json_frame(shown: int, total: int, head: str, tail: str) -> str:
-    cut = {"truncated": {"shown": shown, "total": total}, "head": head, "tail": tail}
-    return encode(cut).decode()
-
-
-def _whole(text: str, at: int, step: int) -> int:
-    """The nearest cut at or beyond `at` that leaves a base and its marks together.
-
-    Within 16 characters: text may consist of marks alone.
-    """
-    for place in range(at, at + 16 * step, step):
-        if not 0 < place < len(text) or not (_joins(text[place]) or text[place - 1] == _JOINER):
-            return place
-    return at
-
-
-_JOINER = "\u200d"
-
-
-def _joins(char: str) -> bool:
-    return (
-        combining(char) > 0 or char in "\u200d\ufe0e\ufe0f" or "\U0001f3fb" <= char <= "\U0001f3ff"
-    )
+    return msgspec.structs.replace(render_text(text), is_error=True)
 
 
 # --- JSON ----------------------------------------------------------------------------------------
 
 
-def _as_json(value: object) -> str:
+def _as_json(value: object, found: _Found) -> str:
     try:
-        return encode(value).decode()
+        return _clean(json_text(value))
     except (TypeError, ValueError):  # not JSON as it stands
-        return encode(_plain(value)).decode()
+        return _clean(json_text(_plain(value, found)))
 
 
-def _plain(value: object) -> Any:  # noqa: C901 - a table of types
+def _plain(value: object, found: _Found) -> Any:  # noqa: C901 - a table of types
     """The value in terms of str, int, float, Decimal, bool, None, list and dict."""
     kind = type(value)
     serializer = getattr(kind, "__pydantic_serializer__", None)
     if serializer is not None and _is_pydantics(serializer):
         dumped = serializer.to_python(value, warnings=False)
         if dumped is not value:  # secrets and URLs have a serializer only for their JSON
-            return _plain(dumped)
+            return _plain(dumped, found)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+            field.name: _plain(getattr(value, field.name), found)
+            for field in dataclasses.fields(value)
         }
+    if isinstance(value, Media):
+        block = _visible(value, found)
+        return block.text if isinstance(block, Text) else found.url(value.data, value.media_type)
     if isinstance(value, msgspec.Struct):
-        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+        return {name: _plain(getattr(value, name), found) for name in value.__struct_fields__}
     match value:
         case None | bool() | int() | str():
             return value
@@ -322,31 +317,29 @@ def _plain(value: object) -> Any:  # noqa: C901 - a table of types
             return value if isfinite(value) else _not_finite(Decimal(str(float(value))))
         case Decimal():
             return value if value.is_finite() else _not_finite(value)
-        case bytes() | bytearray():
-            return f"(binary data, {len(value)} bytes)"
-        case memoryview():
-            return f"(binary data, {cast('memoryview[Any]', value).nbytes} bytes)"
+        case bytes() | bytearray() | memoryview():
+            return found.binary(bytes(cast("bytes", value)), kind.__name__)
         case Mapping():
-            return _object(cast("Mapping[object, object]", value))
+            return _object(cast("Mapping[object, object]", value), found)
         case AbstractSet():
-            return sorted(_array(cast("AbstractSet[object]", value)), key=encode)
+            return sorted(_array(cast("AbstractSet[object]", value), found), key=json_text)
         case list() | tuple():
-            return _array(cast("Sequence[object]", value))
+            return _array(cast("Sequence[object]", value), found)
         case Sequence():
             items = cast("Sequence[object]", value)
             if len(items) > _MAX_LAZY_ITEMS:
                 raise ValueError(f"{len(items)} items of a {kind.__name__} are too many")
-            return _array(items)
+            return _array(items, found)
         case Iterator():
             raise TypeError(f"a {kind.__name__} can be read only once; return a list")
         case Enum():
-            return _plain(value.value)
+            return _plain(value.value, found)
         case date() | time():
             return value.isoformat()
         case PurePath():
             return str(value)
         case _ if hasattr(kind, "tolist"):  # arrays and their scalars, of any library
-            return _plain(cast("Any", value).tolist())
+            return _plain(cast("Any", value).tolist(), found)
         case _:
             # UUIDs, addresses, durations, patterns, secrets and the like.
             from pydantic_core import to_jsonable_python  # only here, for it is slow to import
@@ -367,17 +360,17 @@ def _not_finite(value: Decimal) -> str:
     return "-Infinity" if value.is_signed() else "Infinity"
 
 
-def _array(items: Iterable[object]) -> list[Any]:
-    return [_plain(item) for item in items]
+def _array(items: Iterable[object], found: _Found) -> list[Any]:
+    return [_plain(item, found) for item in items]
 
 
-def _object(table: Mapping[object, object]) -> dict[str, Any]:
+def _object(table: Mapping[object, object], found: _Found) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for key, item in table.items():
-        name = _plain(key)
+        name = _plain(key, found)
         if not isinstance(name, str):
-            name = encode(name).decode()
+            name = json_text(name)
         if name in plain:
             raise ValueError(f"two keys are both written {name!r}")
-        plain[name] = _plain(item)
+        plain[name] = _plain(item, found)
     return plain

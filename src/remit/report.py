@@ -14,6 +14,7 @@ from remit.pending import Pending
 from remit.rows import decode_row
 from remit.state import RunState
 from remit.store.base import Journal
+from remit.store.filling import fill
 from remit.tools import BadArguments
 from remit.transcript import Slot
 
@@ -25,8 +26,8 @@ __all__ = ["outcome_of", "pendings_of", "read_state", "stored_outcome"]
 
 async def read_state(store: Journal, run_id: str) -> RunState:
     """Rebuild a state from its rows. Errors: `JournalError`."""
-    rows = await store.read(run_id)
-    return RunState(run_id, [decode_row(row.kind, row.body) for row in rows])
+    rows = [decode_row(row.kind, row.body) for row in await store.read(run_id)]
+    return RunState(run_id, [await fill(store, run_id, row) for row in rows])
 
 
 def outcome_of(

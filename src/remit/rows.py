@@ -3,16 +3,20 @@
 Each row is a frozen value with a `kind` and a JSON form. `encode_row` and `decode_row` are the only
 ways between a row and its bytes. What a row *means* is written in `state.py`, which replays them; where
 rows are kept is the business of `store/`.
+
+A result that stands in an artifact is not written a second time: its row keeps the offsets (`Kept`), and
+whoever reads the journal has `filled` put the content back before the row is applied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from remit.artifacts import Artifact
 from remit.budget import ZERO, Amount, Bill, Limits, Totals
 from remit.canonical import encode
 from remit.errors import JournalError
@@ -28,6 +32,7 @@ from remit.messages import (
     block_from_json,
 )
 from remit.schedule import Footprint
+from remit.shown import Kept, restored, written
 
 __all__ = [
     "Activated",
@@ -47,11 +52,14 @@ __all__ = [
     "Said",
     "Settled",
     "Started",
+    "Trim",
     "Vetoed",
     "Withdrawn",
     "content_from_json",
     "decode_row",
     "encode_row",
+    "filled",
+    "handles_in",
     "read_late",
 ]
 
@@ -137,6 +145,15 @@ class Started(_Recorded, frozen=True):
     tokens: int = 0
 
 
+class Trim(_Recorded, frozen=True):
+    """A result of the same turn that had to give way, as it is shown from now on."""
+
+    tool_use_id: str
+    content: tuple[ResultContent, ...]
+    kept: tuple[Kept, ...] = ()
+    artifacts: tuple[str, ...] = ()
+
+
 class Settled(_Recorded, frozen=True):
     """A call has its result, the only one it will ever have."""
 
@@ -158,6 +175,12 @@ class Settled(_Recorded, frozen=True):
     """What the call charged beyond what was reserved for it."""
     ends: Ends = ""
     """What the result means for the run, once the whole turn is answered."""
+    kept: tuple[Kept, ...] = ()
+    """Where the blocks stand that are not written down here."""
+    artifacts: tuple[str, ...] = ()
+    """Handles that the content names beside those."""
+    trims: tuple[Trim, ...] = ()
+    """With the last result of a turn: those before it that are shown shorter for it. Decided once, here."""
 
 
 class Proposed(_Recorded, frozen=True):
@@ -266,6 +289,8 @@ class Late(_Recorded, frozen=True):
     content: tuple[ResultContent, ...]
     is_error: bool
     status: Status
+    kept: tuple[Kept, ...] = ()
+    artifacts: tuple[str, ...] = ()
 
 
 class Parked(_Recorded, frozen=True):
@@ -340,9 +365,17 @@ _READERS: dict[str, msgspec.json.Decoder[Row]] = {
 }
 _encoder = msgspec.json.Encoder()
 
+RowT = TypeVar("RowT", bound=Row)
+_Keeps = TypeVar("_Keeps", bound=Settled | Late | Trim)
+_Change: TypeAlias = Callable[
+    [tuple[ResultContent, ...], tuple[Kept, ...]], tuple[ResultContent, ...]
+]
+
 
 def encode_row(row: Row) -> bytes:
     """The bytes of a row: compact UTF-8 JSON of its fields. The kind stands beside it in the store."""
+    if isinstance(row, Settled | Late):
+        row = _with_content(row, written)
     try:
         return _encoder.encode(row)
     except (UnicodeEncodeError, OverflowError):
@@ -361,8 +394,36 @@ def decode_row(kind: str, body: bytes) -> Row:
         raise JournalError(f"a row of kind {kind!r} cannot be read: {error}") from error
 
 
+def filled(row: RowT, find: Callable[[str], Artifact]) -> RowT:
+    """The row as it was before it was written; `find` gives the artifact of a handle.
+
+    Shape: `filled(decode_row(row.kind, encode_row(row)), find) == row`.
+    """
+    if isinstance(row, Settled | Late):
+        return _with_content(row, lambda content, kept: restored(content, kept, find))
+    return row
+
+
+def handles_in(row: Row) -> Iterator[str]:
+    """The artifacts that `filled` will ask for."""
+    if isinstance(row, Settled | Late):
+        yield from (each.artifact for each in row.kept)
+    if isinstance(row, Settled):
+        yield from (each.artifact for trim in row.trims for each in trim.kept)
+
+
+def _with_content(row: _Keeps, change: _Change) -> _Keeps:
+    """The row with its content changed, and that of its trims; itself where nothing is kept."""
+    if row.kept:
+        row = msgspec.structs.replace(row, content=change(row.content, row.kept))
+    if isinstance(row, Settled) and row.trims:
+        trims = tuple([_with_content(trim, change) for trim in row.trims])
+        row = msgspec.structs.replace(row, trims=trims)
+    return row
+
+
 def read_late(body: bytes) -> Late:
-    """A late outcome as it was posted. Errors: `JournalError`."""
+    """A late outcome as it was posted, not filled. Errors: `JournalError`."""
     row = decode_row(Late.kind, body)
     if not isinstance(row, Late):
         raise JournalError("what was posted is no late outcome")

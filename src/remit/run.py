@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import msgspec
+
+from remit.artifacts import Artifact
 from remit.budget import ZERO, Amount, Budget, Exhausted, Left, Reservation
 from remit.canonical import arguments_hash, call_key, decode, encode
 from remit.clock import RunClock, median
@@ -20,6 +24,7 @@ from remit.config import Config
 from remit.current import Frame
 from remit.errors import JournalError
 from remit.events import Event, EventKind, Listener
+from remit.excerpt import chars_of
 from remit.guards import Guards
 from remit.marks import budget_note
 from remit.messages import ResultContent, ToolUse
@@ -34,17 +39,22 @@ from remit.rows import (
     Asked,
     Charged,
     Decided,
+    Late,
     Said,
+    Settled,
+    Trim,
     Vetoed,
     Withdrawn,
     content_from_json,
     read_late,
 )
+from remit.shown import TURN_TOKENS, Allowance, shared_out
 from remit.state import Limit, RunState
 from remit.store.base import Posted
-from remit.supervise import Halt
+from remit.store.filling import fill
+from remit.supervise import Halt, arrived, outlasted
 from remit.tools import Arguments, BadArguments, Tool
-from remit.workers import Workers
+from remit.workers import Workers, WorkersExhausted
 
 if TYPE_CHECKING:
     from remit.dispatch.gate import Passage
@@ -57,6 +67,8 @@ LIMIT_REASONS = {
     "tokens": Reason.TOKEN_BUDGET,
     "usd": Reason.COST_BUDGET,
 }
+T = TypeVar("T")
+
 _DEFAULT_OUTPUT = 8_192
 """Output cap in tokens where the settings name none."""
 
@@ -369,7 +381,11 @@ class Run:
     async def hear(self, *, poll: bool = False) -> None:
         """Take in what outsiders left for this run; `poll` as in `Record.inbox`."""
         for posted in await self.record.inbox(poll=poll):
-            self._take(posted)
+            if posted.kind == "late":
+                late = read_late(posted.body)
+                self._take_late(await fill(self.record.store, self.state.run_id, late))
+            else:
+                self._take(posted)
         self.write_said()
 
     def write_said(self) -> None:
@@ -390,10 +406,12 @@ class Run:
                 if self.state.proposed(pending_id) is not None:
                     self.record.write(Withdrawn(pending_id))
             case "late":
-                late = read_late(posted.body)
-                if late.key not in self.state.late:
-                    self.record.write(late)
-                    self.emit("late_outcome", {"key": late.key, "status": late.status.value})
+                raise AssertionError("its content is fetched first")
+
+    def _take_late(self, late: Late) -> None:
+        if late.key not in self.state.late:
+            self.record.write(late)
+            self.emit("late_outcome", {"key": late.key, "status": late.status.value})
 
     def decide(self, pending_id: str, decision: Decision) -> None:
         """Record a decision, unless its call is gone: then there is nothing left to decide."""
@@ -436,6 +454,71 @@ class Run:
             for n in range(1, len(keys) + 2)
         )
         return next(key for key in numbered if key not in keys)
+
+    # Results
+
+    def allowance(self, tokens: int) -> Allowance:
+        """What a result of so many tokens may be."""
+        return Allowance(self._chars(tokens), self.config.model.profile.reads)
+
+    def settle(self, row: Settled, artifacts: Sequence[Artifact] = ()) -> None:
+        """Write the result of a call, and what it refers to. Every result comes through here.
+
+        The last one of a turn shares out what the turn may take: what has to give way, of it or of those
+        before it, is decided now and stands in the same row, so that no replay decides it again.
+        """
+        self.record.put(*artifacts)
+        results = [
+            row if call.use.id == row.tool_use_id else call.result for call in self.state.calls
+        ]
+        settled = [each for each in results if each is not None]
+        if len(settled) == len(results):
+            row = self._shared_out(row, settled)
+        self.record.write(row)
+
+    def _shared_out(self, row: Settled, turn: Sequence[Settled | Trim]) -> Settled:
+        wanted = [
+            tool.max_result_tokens
+            for call in self.state.calls
+            if (tool := self.config.tools.get(call.use.name)) is not None
+        ]
+        shared = shared_out(
+            turn,
+            chars=self._chars(max(TURN_TOKENS, *wanted, 0)),
+            reads=self.config.model.profile.reads,
+        )
+        trims: list[Trim] = []
+        for old, new in zip(turn, shared, strict=True):
+            if new is None:
+                continue
+            self.record.put(*new.artifacts)
+            content, kept, artifacts = new.shown.content, new.shown.kept, new.shown.artifacts
+            if old is row:
+                row = msgspec.structs.replace(row, content=content, kept=kept, artifacts=artifacts)
+            else:
+                trims.append(Trim(old.tool_use_id, content, kept, artifacts))
+        return msgspec.structs.replace(row, trims=tuple(trims)) if trims else row
+
+    def _chars(self, tokens: int) -> int:
+        """A limit of results in tokens as one in characters. The only place where a run reckons so."""
+        return chars_of(tokens, self.state.chars_per_token)
+
+    async def aside(self, work: Callable[[], T], *, until: float, halt: Halt | None) -> T | None:
+        """Have work of ours done off the event loop. None where it did not come in time.
+
+        Units: `until` is on the event loop's clock. What is under way then, or at a halt, has the grace.
+        """
+        context = contextvars.copy_context()
+        try:
+            future = self.workers.submit(lambda: context.run(work))
+        except WorkersExhausted:
+            return work()
+        if not await arrived(future, until=until, halt=halt):
+            await outlasted(future, until=self.loop.time() + self.grace, halt=halt)
+        if future.done():
+            return future.result()
+        self.workers.abandon(future)
+        return None
 
     # Telling
 

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from remit.budget import NOTHING, ZERO, Amount, Bill, Limits, Tally, Totals
 from remit.calibration import Calibration
 from remit.errors import JournalError
+from remit.excerpt import CHARS_PER_TOKEN
 from remit.messages import Message, ResultContent, Status, StopReason, Text, ToolUse
 from remit.outcome import Reason
-from remit.render import CHARS_PER_TOKEN
 from remit.rows import (
     Activated,
     Asked,
@@ -37,9 +37,11 @@ from remit.rows import (
     Said,
     Settled,
     Started,
+    Trim,
     Vetoed,
     Withdrawn,
 )
+from remit.shown import handles_of
 from remit.stall import Stall
 from remit.transcript import Answering, Slot, Transcript
 
@@ -107,6 +109,7 @@ class CallState:
         "proposal",
         "recorded",
         "repeats",
+        "result",
         "slot",
         "spent",
         "started",
@@ -119,6 +122,8 @@ class CallState:
         self.key = slot.key = asked.key
         self.repeats = asked.repeats
         self.footprint = asked.footprint
+        self.result: Settled | Trim | None = None
+        """What is shown of its result, once it has one."""
         self.started: Started | None = None
         self.proposal: Proposed | None = None
         self.decision: Decided | None = None
@@ -513,7 +518,18 @@ class RunState:
 
     def _settled(self, row: Settled) -> None:
         call = self.call(row.tool_use_id)
-        call.slot.settle(row.content, is_error=row.is_error, status=row.status, key=call.key)
+        call.slot.settle(
+            row.content,
+            is_error=row.is_error,
+            status=row.status,
+            key=call.key,
+            artifacts=handles_of(row) if row.kept or row.artifacts else (),
+        )
+        call.result = row
+        for trim in row.trims:
+            other = self.call(trim.tool_use_id)
+            other.slot.shorten(trim.content, handles_of(trim))
+            other.result = trim
         self._charge(row.spent, row.children, row.overshoot)
         if row.denied is not None and self.denied is None:
             self.denied = Limit.parse(row.denied)

@@ -40,6 +40,7 @@ from remit.messages import (
 )
 
 __all__ = [
+    "MEDIA_TOKENS",
     "Answering",
     "Mended",
     "Slot",
@@ -58,7 +59,7 @@ _NAMELESS = "unnamed"
 """Stands where a call names no tool: providers refuse a call without a name."""
 
 _MESSAGE_TOKENS = 4
-_MEDIA_TOKENS = 1_000
+MEDIA_TOKENS = 1_000
 
 
 class Slot:
@@ -97,6 +98,7 @@ class Slot:
         is_error: bool = False,
         status: Status = Status.OK,
         key: str | None = None,
+        artifacts: tuple[str, ...] = (),
     ) -> bool:
         """Write the result, under the slot's own id.
 
@@ -109,9 +111,19 @@ class Slot:
         if not shown:
             raise TranscriptError(f"the result of {self.use.name!r} is blank: say so in words")
         self._result = ToolResult(
-            self.use.id, shown, is_error, status, self.key if key is None else key
+            self.use.id, shown, is_error, status, self.key if key is None else key, artifacts
         )
         return True
+
+    def shorten(self, content: tuple[ResultContent, ...], artifacts: tuple[str, ...]) -> None:
+        """Show less of the result that is here: the turn is not closed yet, so no model has seen it.
+
+        Errors: `TranscriptError` where there is no result, or nothing is left of it.
+        """
+        shown = _presentable(content)
+        if self._result is None or not shown:
+            raise TranscriptError(f"the result of {self.use.name!r} cannot be shown shorter")
+        self._result = msgspec.structs.replace(self._result, content=shown, artifacts=artifacts)
 
     def __repr__(self) -> str:
         state = "started" if self._started else "open"
@@ -336,6 +348,12 @@ class Transcript:
     def pending_keys(self) -> tuple[str, ...]:
         """The keys of calls that were answered "not started": left pending in a closed view."""
         return tuple(self._pending_keys)
+
+    @property
+    def artifacts(self) -> tuple[str, ...]:
+        """The handles of everything that the results show in part or only name, oldest first."""
+        results = [result for message in self._messages for result in message.tool_results]
+        return tuple(dict.fromkeys([handle for result in results for handle in result.artifacts]))
 
     @property
     def report(self) -> tuple[Mended, ...]:
@@ -712,7 +730,7 @@ def tokens_of(block: Block) -> int:
     if isinstance(block, ToolUse):
         return (len(block.name) + len(block.arguments) + 3) // 4
     if isinstance(block, Media):
-        return _MEDIA_TOKENS
+        return MEDIA_TOKENS
     return (len(block.data) + 3) // 4
 
 

@@ -5,6 +5,7 @@ approval    proposals, decisions, asking a person
 execution   entering the function: nothing else in remit does
 early       reads that begin while their reply is still written
 results     what the model is told
+telling     the same for what may be large, off the event loop
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ async def settle_the_rest(run: Run) -> None:
     await settle_early(run)
     for call in run.state.calls:
         if not call.settled:
-            run.record.write(_closing_words(run, call))
+            run.settle(_closing_words(run, call))
 
 
 async def settle_early(run: Run) -> None:

@@ -17,10 +17,10 @@ from typing import Any
 from remit.bodies import Body, Ended, run_inline
 from remit.budget import ZERO, Amount, Bill, Reservation, Totals
 from remit.current import CURRENT, Frame
-from remit.dispatch.results import of_ending
+from remit.dispatch.telling import told
 from remit.dispatch.wrapping import Descent
 from remit.errors import ToolError
-from remit.late import STILL_RUNNING
+from remit.late import STILL_RUNNING, LateOutcome
 from remit.messages import Status
 from remit.preview import preview
 from remit.resources import Path
@@ -301,12 +301,28 @@ class Execution:
         """The end of an abandoned body: kept for whoever repeats the call, never sent (T4)."""
         if not self.entered:
             return  # wrappers alone: nothing took effect
-        result = of_ending(ending, self._tool)
-        if self._tool.effect is Effect.READ:
-            self._run.emit("late_outcome", {"key": self._frame.key, "status": result.status.value})
+        run, tool = self._run, self._tool
+        if tool.effect is Effect.READ:
+            status = Status.OK if isinstance(ending, Returned) else Status.ERROR
+            run.emit("late_outcome", {"key": self._frame.key, "status": status.value})
             return
-        late = Late(self._frame.key, result.content, result.status is not Status.OK, result.status)
-        STILL_RUNNING.ended(late, run_id=self._run.state.run_id, store=self._run.record.store)
+        STILL_RUNNING.ended(
+            self._late_outcome(ending), run_id=run.state.run_id, store=run.record.store
+        )
+
+    async def _late_outcome(self, ending: Ending) -> LateOutcome:
+        until = self._run.loop.time() + self._tool.timeout
+        result = await told(self._run, ending, self._tool, until=until, halt=None)
+        shown, status = result.shown, result.status
+        row = Late(
+            self._frame.key,
+            shown.content,
+            status is not Status.OK,
+            status,
+            shown.kept,
+            shown.artifacts,
+        )
+        return LateOutcome(row, result.artifacts)
 
 
 def _worth_retrying(ended: Ended) -> bool:

@@ -22,17 +22,16 @@ from remit.dispatch.results import (
     OUT_OF,
     Result,
     as_outcome,
-    carried_out,
+    as_shown,
     interrupted,
     no_call,
     not_run,
-    of_ending,
-    of_value,
     said,
     unknown,
 )
-from remit.late import STILL_RUNNING, known_late
-from remit.messages import Status, Text
+from remit.dispatch.telling import told
+from remit.late import STILL_RUNNING, LateOutcome, known_late
+from remit.messages import Status
 from remit.outcome import Outcome, Reason
 from remit.pending import Allow, Confirm, PolicyRequest, Refuse, Verdict
 from remit.preview import preview, preview_of
@@ -40,6 +39,7 @@ from remit.resources import PROCESS
 from remit.rows import Awaits, Ends, Settled
 from remit.run import Run, limit_of
 from remit.schedule import Footprint, shares
+from remit.shown import RESULT_TOKENS
 from remit.state import CallState, Limit
 from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
 from remit.tools import Arguments, BadArguments, Effect
@@ -221,15 +221,17 @@ class Passage:
     async def _resolve_doubt(self) -> None:
         """A body was entered under this key before; find out what came of it (E3, E4)."""
         key, effect = self.call.key or "", self._tool.effect
-        late = self.run.state.late.get(key) or await known_late(self.run.record.store, key)
-        joined = STILL_RUNNING.join(key, self.run.record.store)
+        row = self.run.state.late.get(key)
+        store = self.run.record.store
+        late = await known_late(store, key) if row is None else LateOutcome(row)
+        joined = STILL_RUNNING.join(key, store)
         if late is None and joined is not None and effect is Effect.IDEMPOTENT:
             if not await arrived(joined, until=self.until, halt=self._halt):
                 self._remain_unknown("the earlier, equal call still runs")
                 return
             late = joined.result()
         if late is not None:
-            self._settle(Result(late.content, late.status))
+            self._settle(as_shown(late.row, late.row.status, late.artifacts))
         elif effect is Effect.CONFIRM:
             await self._reconcile(key)
 
@@ -238,7 +240,7 @@ class Passage:
         if reconciler is not None:
             ending = await self._ask(reconciler.bind(key), f"reconcile {self._tool.name}")
             if isinstance(ending, Returned) and ending.value is not None:
-                self._settle(of_value(ending.value, self._tool))
+                self._settle(await self._told(ending))
                 return
         if self.call.started is not None:
             self._remain_unknown("the run broke off while it ran")
@@ -380,7 +382,7 @@ class Passage:
         """What an equal call came to, if it went well; one that began early has no row yet."""
         row = self.run.state.memo.get(name)
         if row is not None:
-            return Result(row.content, row.status)
+            return as_shown(row, row.status)
         first = self.run.remembering.get(name)
         if first is None or not await arrived(first.finished, until=self.until, halt=self._halt):
             return None
@@ -416,7 +418,7 @@ class Passage:
         finally:
             claim.release()
         if ended is not None:
-            self._conclude(ended, execution)
+            await self._conclude(ended, execution)
         elif self.result is None:
             self._stay_out()
         if self._tool.effect is not Effect.READ and run.state.calls:
@@ -446,7 +448,7 @@ class Passage:
 
     # The result
 
-    def _conclude(self, ended: Ended, execution: Execution) -> None:
+    async def _conclude(self, ended: Ended, execution: Execution) -> None:
         """Turn the end of a body into the result of its call."""
         ending = ended.ending
         if ending is None and not ended.entered:
@@ -455,7 +457,7 @@ class Passage:
             self._abandon(ended)
         elif isinstance(ending, Raised):
             if ended.cut is None:
-                self._settle(self._of_failure(ending, execution))
+                self._settle(await self._of_failure(ending, execution))
             else:
                 self._interrupt(ended)
         elif (outcome := self._waits_for(ending.value)) is not None:
@@ -470,15 +472,24 @@ class Passage:
                 )
             )
         else:
-            self._settle(of_ending(ending, self._tool))
+            self._settle(await self._told(ending))
 
-    def _of_failure(self, raised: Raised, execution: Execution) -> Result:
+    async def _of_failure(self, raised: Raised, execution: Execution) -> Result:
         """What the model is told of an error: of an effect also whether it was carried out all the same."""
-        if self._tool.effect is not Effect.READ and execution.in_doubt:
+        effect = self._tool.effect is not Effect.READ
+        if effect and execution.in_doubt:
             return unknown("what is wrapped around it cut it short")
-        result = of_ending(raised, self._tool)
-        told = self._tool.effect is not Effect.READ and execution.carried_out
-        return carried_out(result) if told else result
+        return await self._told(raised, carried_out=effect and execution.carried_out)
+
+    async def _told(self, ending: Ending, *, carried_out: bool = False) -> Result:
+        return await told(
+            self.run,
+            ending,
+            self._tool,
+            until=self.until,
+            halt=self._halt,
+            carried_out=carried_out,
+        )
 
     def _waits_for(self, value: object) -> Outcome[object] | None:
         """A run inside waits for somebody, so this call does. A confirmed call has had its one entry."""
@@ -523,22 +534,27 @@ class Passage:
         run, call = self.run, self.call
         spent, inside = (None, None) if self._execution is None else self._execution.bill()
         tool = self._tool if self._fits else None
-        told = self._edited_words()
+        words = self._edited_words()
+        if words:
+            result = result.behind(words, run.allowance(RESULT_TOKENS).chars)
         remembered = tool is not None and tool.deterministic and result.status is Status.OK
-        run.record.write(
+        run.settle(
             Settled(
                 tool_use_id=call.use.id,
-                content=(*told, *result.content),
+                content=result.shown.content,
                 is_error=result.status is not Status.OK,
                 status=result.status,
                 spent=spent,
                 children=inside,
                 denied=None if self._denied is None else str(self._denied),
-                memo=self._memo if remembered and not told else None,
+                memo=self._memo if remembered and not words else None,
                 polling=tool is not None and tool.polling,
                 overshoot=self.overshoot,
                 ends=self._ends(result),
-            )
+                kept=result.shown.kept,
+                artifacts=result.shown.artifacts,
+            ),
+            result.artifacts,
         )
         if run.listeners:
             run.emit(
@@ -549,7 +565,7 @@ class Passage:
                     "key": call.key,
                     "status": result.status.value,
                     "seconds": run.loop.time() - self._asked_at,
-                    "preview": preview_of(result.content),
+                    "preview": preview_of(result.shown.content),
                 },
             )
 
@@ -561,12 +577,12 @@ class Passage:
         ends = self._fits and self._tool.ends_run and result.status is Status.OK
         return "done" if ends else ""
 
-    def _edited_words(self) -> tuple[Text, ...]:
+    def _edited_words(self) -> str:
         """Tell the model where the person who approved changed the arguments (E5)."""
         decision = self.call.decision
         if decision is None or decision.edit is None or not decision.approve:
-            return ()
-        return (Text(f"[{decision.by} changed the arguments to {decision.edit}]\n"),)
+            return ""
+        return f"[{decision.by} changed the arguments to {decision.edit}]\n"
 
     # Began early
 

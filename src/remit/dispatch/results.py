@@ -1,4 +1,7 @@
-"""What the model is told of a call: from how a body ended to content and status. No decisions, no I/O."""
+"""What the model is told of a call: from how a body ended to content and status. No decisions, no I/O.
+
+Whatever becomes a result passes through here, and so through one output budget (`shown`).
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,13 @@ from typing import Any, cast
 
 import msgspec
 
+from remit.artifacts import Artifact
 from remit.budget import Dimension
-from remit.messages import ResultContent, Status, Text
+from remit.excerpt import chars_of
+from remit.messages import Status, Text
 from remit.outcome import Outcome
-from remit.render import render, render_error, render_text
+from remit.render import Rendered, is_quick, render, render_error, render_text
+from remit.shown import RESULT_TOKENS, Allowance, Fitted, Keeps, Shown, fitted, prefixed
 from remit.supervise import Ending, Raised, Returned
 from remit.tools import BadArguments, Effect, Tool, near_matches
 
@@ -19,14 +25,15 @@ __all__ = [
     "OUT_OF",
     "Result",
     "as_outcome",
-    "carried_out",
+    "as_shown",
     "interrupted",
+    "is_quick_ending",
     "no_call",
     "not_run",
     "of_ending",
-    "of_value",
     "said",
     "unknown",
+    "unread",
 ]
 
 OUT_OF: dict[Dimension, str] = {
@@ -38,16 +45,35 @@ OUT_OF: dict[Dimension, str] = {
 """Why a call was not run, by what it lacked."""
 
 
-class Result(msgspec.Struct, frozen=True):
-    """A result on its way to its slot."""
+_OURS = Allowance(chars_of(RESULT_TOKENS), lambda _: False)
+"""What words of the harness may take."""
 
-    content: tuple[ResultContent, ...]
+
+class Result(msgspec.Struct, frozen=True):
+    """A result on its way to its slot, within its budget."""
+
+    shown: Shown
     status: Status
+    artifacts: tuple[Artifact, ...] = ()
+    """What has to be stored with it."""
+
+    def behind(self, words: str, chars: int) -> Result:
+        """The same after words of ours, within so many characters."""
+        return _result(prefixed(Fitted(self.shown, self.artifacts), words, chars), self.status)
+
+
+def _result(fitted: Fitted, status: Status) -> Result:
+    return Result(fitted.shown, status, fitted.artifacts)
+
+
+def as_shown(row: Keeps, status: Status, artifacts: tuple[Artifact, ...] = ()) -> Result:
+    """The result of an equal call, as it was shown then."""
+    return Result(Shown(row.content, row.kept, row.artifacts), status, artifacts)
 
 
 def said(text: str, status: Status) -> Result:
     """A result in the harness's own words."""
-    return Result(render_text(text).content, status)
+    return _result(fitted(render_text(text), _OURS), status)
 
 
 def not_run(why: str) -> Result:
@@ -75,19 +101,35 @@ def no_call(name: str, bad: BadArguments | None, known: Collection[str]) -> Resu
     return said(f"Error: there is no tool {name[:100]!r}.{hint}", Status.ERROR)
 
 
-def of_ending(ending: Ending, tool: Tool[..., Any]) -> Result:
-    """What a body that ended by itself came to."""
+def unread(tool: Tool[..., Any]) -> Result:
+    """What the body came to could not be written down in time."""
+    text = "Error: the tool returned something that could not be read in time."
+    return said(text if tool.effect is Effect.READ else text + _CARRIED_OUT, Status.ERROR)
+
+
+def is_quick_ending(ending: Ending) -> bool:
+    """Whether to tell how a body ended is certainly little work."""
+    if isinstance(ending, Raised):
+        return is_quick(ending.error)
+    inside = as_outcome(ending.value)
+    return is_quick(ending.value) if inside is None else is_quick([inside.output, inside.text])
+
+
+def of_ending(
+    ending: Ending, tool: Tool[..., Any], allowance: Allowance, *, carried_out: bool = False
+) -> Result:
+    """What a body that ended by itself came to; `carried_out`: its function did its work, whatever came after."""
     match ending:
         case Returned(value):
             inside = as_outcome(value)
-            return of_value(value, tool) if inside is None else _of_outcome(inside, tool)
+            if inside is None:
+                return _of_value(value, tool, allowance)
+            return _of_outcome(inside, tool, allowance)
         case Raised(asyncio.CancelledError()):
-            return said("Error: the tool was cancelled from within.", Status.ERROR)
+            rendered = render_text("Error: the tool was cancelled from within.")
         case Raised(error):
-            rendered = render_error(
-                error, hidden=tool.hidden_errors, max_tokens=tool.max_result_tokens
-            )
-            return Result(rendered.content, Status.ERROR)
+            rendered = render_error(error, hidden=tool.hidden_errors)
+    return _failed(rendered, allowance, carried_out=carried_out)
 
 
 def as_outcome(value: object) -> Outcome[object] | None:
@@ -96,27 +138,42 @@ def as_outcome(value: object) -> Outcome[object] | None:
     return cast("Outcome[object]", value) if issubclass(type(value), Outcome) else None
 
 
-def of_value(value: object, tool: Tool[..., Any]) -> Result:
+_CARRIED_OUT = " The call itself was carried out."
+
+
+def _of_value(value: object, tool: Tool[..., Any], allowance: Allowance) -> Result:
     """What a body returned. A value that cannot be written is an error; the call took place all the same."""
-    rendered = render(value, max_tokens=tool.max_result_tokens)
+    rendered = render(value)
     if not rendered.is_error:
-        return Result(rendered.content, Status.OK)
-    if tool.effect is Effect.READ:
-        return Result(rendered.content, Status.ERROR)
-    return carried_out(Result(rendered.content, Status.ERROR))
+        return _result(fitted(rendered, allowance), Status.OK)
+    return _failed(rendered, allowance, carried_out=tool.effect is not Effect.READ)
 
 
-def carried_out(result: Result) -> Result:
-    """The error of a call whose function came to its end all the same."""
-    return Result((*result.content, Text(" The call itself was carried out.")), result.status)
+def _failed(rendered: Rendered, allowance: Allowance, *, carried_out: bool) -> Result:
+    """An error, and whether the function did its work all the same."""
+    if carried_out:
+        content = (*rendered.content, Text(_CARRIED_OUT))
+        rendered = Rendered(content, is_error=True, found=rendered.found)
+    return _result(fitted(rendered, allowance), Status.ERROR)
 
 
-def _of_outcome(outcome: Outcome[object], tool: Tool[..., Any]) -> Result:
-    """What a run inside came to."""
+def _of_outcome(outcome: Outcome[object], tool: Tool[..., Any], allowance: Allowance) -> Result:
+    """What a run inside came to. What it kept and speaks of can be read here, and later on."""
     if outcome.completed:
-        return of_value(outcome.text if outcome.output is None else outcome.output, tool)
-    whose = f" of {outcome.whose}" if outcome.whose else ""
-    words = f"Error: the task is not done ({outcome.reason.value}{whose})."
-    if outcome.text.strip():
-        words += f" As far as it came: {outcome.text}"
-    return Result(render_text(words, max_tokens=tool.max_result_tokens).content, Status.ERROR)
+        result = _of_value(
+            outcome.text if outcome.output is None else outcome.output, tool, allowance
+        )
+    else:
+        whose = f" of {outcome.whose}" if outcome.whose else ""
+        words = f"Error: the task is not done ({outcome.reason.value}{whose})."
+        if outcome.text.strip():
+            words += f" As far as it came: {outcome.text}"
+        result = _result(fitted(render_text(words), allowance), Status.ERROR)
+    told = outcome.text + "".join(b.text for b in result.shown.content if isinstance(b, Text))
+    named = [handle for handle in outcome.transcript.artifacts if handle in told]
+    if not named:
+        return result
+    shown = msgspec.structs.replace(
+        result.shown, artifacts=tuple(dict.fromkeys([*result.shown.artifacts, *named]))
+    )
+    return msgspec.structs.replace(result, shown=shown)

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from remit.artifacts import plain_type
 from remit.budget import EXACT
 from remit.errors import ConfigurationError
 from remit.explained import explained
@@ -137,6 +139,24 @@ class ModelProfile:
     """What one call may use in the worst case, declared by a model whose output cap is not enforced."""
     reserve_usd: Decimal | None = None
     """The same in US dollars; also the way to put a price on calls that are not billed by token."""
+    media: tuple[str, ...] = ()
+    """What the endpoint reads in results of tools, such as `image/png` or `image/*`. Anything else is told
+    to the model as a note with a handle (X3)."""
+
+    def __post_init__(self) -> None:
+        """Errors: `ConfigurationError` for media that are no patterns."""
+        media: object = self.media
+        if isinstance(media, str) or any("/" not in each for each in self.media):
+            raise ConfigurationError(
+                f'media={media!r}: give media types or patterns, such as ("image/*",)'
+            )
+
+    def reads(self, media_type: str) -> bool:
+        """Whether the endpoint reads this media type in results of tools."""
+        if not self.media:
+            return False
+        kind = plain_type(media_type)
+        return any(fnmatchcase(kind, pattern.lower()) for pattern in self.media)
 
 
 class ModelRequest(msgspec.Struct, frozen=True):

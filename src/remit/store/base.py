@@ -14,6 +14,8 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from remit.artifacts import Artifact
+
 __all__ = [
     "Control",
     "Held",
@@ -58,6 +60,11 @@ class NewRun(msgspec.Struct, frozen=True):
     opened: NewRow
     parent: str | None = None
     """The run inside whose call this one was started."""
+    artifacts: tuple[Artifact, ...] = ()
+    """What its history holds and no run has kept yet."""
+    brought: tuple[str, ...] = ()
+    """Digests that its history names. Those that the store has are this run's too from now on; whoever
+    hands a history over vouches for it."""
 
 
 class NewProposal(msgspec.Struct, frozen=True):
@@ -120,7 +127,7 @@ class RunInfo(msgspec.Struct, frozen=True):
 
 
 class Journal(Protocol):
-    """Rows, leases, proposals and posts of all runs of one store."""
+    """Rows, artifacts, leases, proposals and posts of all runs of one store."""
 
     async def create(self, run: NewRun) -> bool:
         """Open a run with its first row. False, and nothing changed, where the id exists."""
@@ -146,8 +153,9 @@ class Journal(Protocol):
         status: RunStatus = "running",
         proposals: Sequence[NewProposal] = (),
         taken: int = 0,
+        artifacts: Sequence[Artifact] = (),
     ) -> Control:
-        """Write rows, all or none, and whatever goes with them.
+        """Write rows, all or none, and whatever goes with them: no row names an artifact that is not there.
 
         `taken` is the id of the newest post that these rows account for. An append with status
         `waiting` leaves the run `running`, and says so, while posts are not taken.
@@ -159,12 +167,28 @@ class Journal(Protocol):
         """Give the lease back. Never raises `Fenced`: who lost it has nothing to give back."""
         ...
 
-    async def post(self, run_id: str, kind: PostKind, body: bytes = b"") -> bool:
-        """Leave something for a run. False where there is no such run."""
+    async def post(
+        self,
+        run_id: str,
+        kind: PostKind,
+        body: bytes = b"",
+        *,
+        artifacts: Sequence[Artifact] = (),
+    ) -> bool:
+        """Leave something for a run, and what it refers to. False where there is no such run."""
         ...
 
     async def inbox(self, run_id: str, after: int = 0) -> Sequence[Posted]:
         """What was left for a run behind `after`, in order."""
+        ...
+
+    async def artifact(self, run_id: str, digest: str) -> Artifact | None:
+        """What a run may read under a digest; None where there is nothing, or it is another's.
+
+        A run may read what was kept in its own tree of runs, from the root by the parent chain, and what the
+        histories of these runs brought. `digest` is in hex; its first digits do, where there are at least
+        12 and only one artifact has them.
+        """
         ...
 
     async def decide(

@@ -2,7 +2,7 @@
 
 It keeps bytes, never objects, so that what a run reads back is what was written. Safe over threads:
 every method is short and holds one lock. Ended runs are kept up to a number of bytes, oldest dropped
-first; live and waiting ones are always kept, and so is what ran inside of them.
+first, artifacts (`shelf.py`) included; live and waiting ones are always kept, and so is what ran inside of them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from remit.artifacts import Artifact
 from remit.canonical import encode
 from remit.errors import DecisionError, Fenced, JournalError
 from remit.store.base import (
@@ -27,16 +28,19 @@ from remit.store.base import (
     RunStatus,
     StoredRow,
 )
+from remit.store.shelf import Shelf
 
 __all__ = ["KEEP_ENDED_BYTES", "MemoryStore"]
 
 KEEP_ENDED_BYTES = 16_000_000
-"""Rows of ended runs that are kept, in bytes."""
+"""Rows and artifacts of ended runs that are kept, in bytes."""
 
 
 @dataclass(slots=True)
 class _Record:
     run: NewRun
+    root: str
+    """The run at the root of its tree."""
     rows: list[StoredRow]
     inbox: list[Posted] = field(default_factory=list[Posted])
     proposals: list[str] = field(default_factory=list[str])
@@ -74,14 +78,21 @@ class MemoryStore:
         self._ended: dict[str, int] = {}
         """Bytes of each ended run, oldest first."""
         self._ended_bytes = 0
+        """Of their rows."""
+        self._shelf = Shelf()
 
     async def create(self, run: NewRun) -> bool:
         with self._lock:
             if run.run_id in self._runs:
                 return False
-            record = _Record(run, [StoredRow(0, run.opened.kind, run.opened.body)])
+            above = self._runs.get(run.parent or "")
+            root = run.run_id if above is None else above.root
+            record = _Record(run, root, [StoredRow(0, run.opened.kind, run.opened.body)])
             record.size = len(run.opened.body)
             self._runs[run.run_id] = record
+            self._shelf.enter(root)
+            self._shelf.put(root, run.artifacts)
+            self._shelf.share(root, run.brought)
             return True
 
     async def info(self, run_id: str) -> RunInfo | None:
@@ -122,6 +133,7 @@ class MemoryStore:
         status: RunStatus = "running",
         proposals: Sequence[NewProposal] = (),
         taken: int = 0,
+        artifacts: Sequence[Artifact] = (),
     ) -> Control:
         with self._lock:
             record = self._record(lease.run_id)
@@ -132,6 +144,7 @@ class MemoryStore:
                 record.size += len(row.body)
             for proposal in proposals:
                 self._propose(lease.run_id, proposal)
+            self._shelf.put(record.root, artifacts)
             record.taken = max(record.taken, taken)
             if status == "waiting" and record.newest > record.taken:
                 status = "running"
@@ -142,19 +155,27 @@ class MemoryStore:
     async def release(self, lease: Lease) -> None:
         with self._lock:
             record = self._runs.get(lease.run_id)
-            if record is None or record.epoch != lease.epoch:
+            if record is None or record.epoch != lease.epoch or record.owner is None:
                 return
             record.owner = None
             if record.status == "running":
                 record.status = "ready"
             elif record.status == "ended":
-                self._now_ended(lease.run_id, record.size)
+                self._now_ended(lease.run_id, record)
 
-    async def post(self, run_id: str, kind: PostKind, body: bytes = b"") -> bool:
+    async def post(
+        self,
+        run_id: str,
+        kind: PostKind,
+        body: bytes = b"",
+        *,
+        artifacts: Sequence[Artifact] = (),
+    ) -> bool:
         with self._lock:
             record = self._runs.get(run_id)
             if record is None:
                 return False
+            self._shelf.put(record.root, artifacts)
             self._leave(record, kind, body)
             return True
 
@@ -162,6 +183,11 @@ class MemoryStore:
         with self._lock:
             record = self._runs.get(run_id)
             return [] if record is None else record.inbox[after:]
+
+    async def artifact(self, run_id: str, digest: str) -> Artifact | None:
+        with self._lock:
+            record = self._runs.get(run_id)
+            return None if record is None else self._shelf.find(record.root, digest)
 
     async def decide(
         self,
@@ -234,15 +260,18 @@ class MemoryStore:
     def _leave(self, record: _Record, kind: PostKind, body: bytes) -> None:
         record.inbox.append(Posted(len(record.inbox) + 1, kind, body))
 
-    def _now_ended(self, run_id: str, size: int) -> None:
-        self._ended[run_id] = size
-        self._ended_bytes += size
-        while self._ended_bytes > self._keep and len(self._ended) > 1:
+    def _now_ended(self, run_id: str, record: _Record) -> None:
+        self._ended[run_id] = record.size
+        self._ended_bytes += record.size
+        self._shelf.rest(record.root)
+        while self._ended_bytes + self._shelf.idle_bytes > self._keep and len(self._ended) > 1:
             oldest = next((each for each in self._ended if not self._is_needed(each)), run_id)
             if oldest == run_id:
                 return
             self._ended_bytes -= self._ended.pop(oldest)
-            for pending_id in self._runs.pop(oldest).proposals:
+            dropped = self._runs.pop(oldest)
+            self._shelf.leave(dropped.root)
+            for pending_id in dropped.proposals:
                 proposal = self._proposals.pop(pending_id, None)
                 if proposal is not None:
                     self._by_token.pop(proposal.token_hash, None)
@@ -257,4 +286,7 @@ class MemoryStore:
         return False
 
     def _no_longer_ended(self, run_id: str) -> None:
-        self._ended_bytes -= self._ended.pop(run_id, 0)
+        size = self._ended.pop(run_id, None)
+        if size is not None:
+            self._ended_bytes -= size
+            self._shelf.wake(self._runs[run_id].root)

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from remit.artifacts import Artifact
 from remit.errors import DecisionError, Fenced, JournalError
 from remit.store.base import (
     Held,
@@ -255,6 +256,104 @@ class JournalConformance:
 
         self.run(main())
 
+    # Artifacts
+
+    def test_an_artifact_is_there_with_the_rows_it_came_with(self) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            await journal.create(_new("r"))
+            lease = await _lease(journal)
+            one, other = _artifact("one"), _artifact("other")
+            await journal.append(lease, _rows("a"), artifacts=[one])
+            await journal.append(lease, _rows("b"), artifacts=[one, other])
+            assert await journal.artifact("r", one.digest) == one
+            assert await journal.artifact("r", other.digest) == other
+            assert await journal.artifact("r", _artifact("third").digest) is None
+            assert await journal.artifact("unknown", one.digest) is None
+
+        self.run(main())
+
+    def test_a_fenced_append_keeps_no_artifact(self) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            await journal.create(_new("r"))
+            lease = await _lease(journal)
+            await journal.release(lease)
+            artifact = _artifact("one")
+            await _refused(journal.append(lease, _rows("a"), artifacts=[artifact]), Fenced)
+            assert await journal.artifact("r", artifact.digest) is None
+
+        self.run(main())
+
+    def test_an_artifact_is_found_by_the_first_of_its_digits_if_only_one_has_them(self) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            await journal.create(_new("r"))
+            artifact = _artifact("one")
+            alike = [
+                Artifact("artifact:" + "ab" * 10 + digit * 44, "text/plain", digit.encode())
+                for digit in "12"
+            ]
+            await journal.append(await _lease(journal), [], artifacts=[artifact, *alike])
+            for digits in (12, 20, 63):
+                assert await journal.artifact("r", artifact.digest[:digits]) == artifact
+            for digits in (0, 1, 11):
+                assert await journal.artifact("r", artifact.digest[:digits]) is None
+            assert await journal.artifact("r", alike[0].digest[:20]) is None
+            assert await journal.artifact("r", alike[0].digest[:21]) == alike[0]
+
+        self.run(main())
+
+    def test_the_runs_of_one_tree_read_each_others_artifacts_and_no_others(self) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            runs = {"root": None, "child": "root", "sibling": "root", "inner": "child"}
+            kept: dict[str, Artifact] = {}
+            for run_id, parent in {**runs, "stranger": None, "guest": "stranger"}.items():
+                await journal.create(_new(run_id, parent))
+                kept[run_id] = _artifact(run_id)
+                lease = await _lease(journal, run_id=run_id)
+                await journal.append(lease, [], artifacts=[kept[run_id]])
+            for run_id in kept:
+                for owner, artifact in kept.items():
+                    found = await journal.artifact(run_id, artifact.digest)
+                    assert found == (artifact if (run_id in runs) == (owner in runs) else None)
+
+        self.run(main())
+
+    def test_a_run_reads_what_its_history_brought_and_keeps_it_for_those_after(self) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            old, other, new = _artifact("old"), _artifact("other"), _artifact("new")
+            await journal.create(_new("first"))
+            lease = await _lease(journal, run_id="first")
+            await journal.append(lease, [], artifacts=[old, other])
+            unknown = _artifact("unknown").digest
+            brought = (old.digest, unknown)
+            second = NewRun("second", b"spec", NewRow("opened", b"{}"), None, (new,), brought)
+            assert await journal.create(second)
+            assert await journal.artifact("second", old.digest) == old
+            assert await journal.artifact("second", new.digest) == new
+            assert await journal.artifact("second", other.digest) is None
+            assert await journal.artifact("second", unknown) is None
+            assert await journal.artifact("first", new.digest) is None
+            third = NewRun("second", b"spec", NewRow("opened", b"{}"), None, (), (other.digest,))
+            assert not await journal.create(third)
+            assert await journal.artifact("second", other.digest) is None
+
+        self.run(main())
+
+    def test_what_is_posted_may_bring_artifacts_along(self) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            await journal.create(_new("r"))
+            artifact = _artifact("late")
+            assert await journal.post("r", "late", b"{}", artifacts=[artifact])
+            assert await journal.artifact("r", artifact.digest) == artifact
+            assert not await journal.post("unknown", "late", b"{}", artifacts=[artifact])
+
+        self.run(main())
+
     # Posts
 
     def test_posts_are_numbered_from_one_and_come_in_order(self) -> None:
@@ -471,6 +570,10 @@ def _new(run_id: str, parent: str | None = None) -> NewRun:
 
 def _rows(*kinds: str) -> list[NewRow]:
     return [NewRow(kind, kind.encode()) for kind in kinds]
+
+
+def _artifact(text: str) -> Artifact:
+    return Artifact.of(text.encode(), "text/plain")
 
 
 def _proposal(pending_id: str) -> NewProposal:

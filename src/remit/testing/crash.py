@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Never, TypeAlias, TypeVar
 
+from remit.artifacts import Artifact
 from remit.late import STILL_RUNNING
 from remit.pending import TOKENS
 from remit.store.base import (
@@ -127,24 +128,44 @@ class CrashStore:
         status: RunStatus = "running",
         proposals: Sequence[NewProposal] = (),
         taken: int = 0,
+        artifacts: Sequence[Artifact] = (),
     ) -> Control:
         kinds = " ".join(row.kind for row in rows)
         commit = Commit(f"append {status}: {kinds}", lease.run_id, tuple(rows))
         return await self._commit(
             commit,
-            lambda: self.inner.append(lease, rows, status=status, proposals=proposals, taken=taken),
+            lambda: self.inner.append(
+                lease,
+                rows,
+                status=status,
+                proposals=proposals,
+                taken=taken,
+                artifacts=artifacts,
+            ),
         )
 
     async def release(self, lease: Lease) -> None:
         if not self.frozen:
             await self.inner.release(lease)
 
-    async def post(self, run_id: str, kind: PostKind, body: bytes = b"") -> bool:
-        commit = Commit(f"post {kind}", run_id)
-        return await self._commit(commit, lambda: self.inner.post(run_id, kind, body))
+    async def post(
+        self,
+        run_id: str,
+        kind: PostKind,
+        body: bytes = b"",
+        *,
+        artifacts: Sequence[Artifact] = (),
+    ) -> bool:
+        return await self._commit(
+            Commit(f"post {kind}", run_id),
+            lambda: self.inner.post(run_id, kind, body, artifacts=artifacts),
+        )
 
     async def inbox(self, run_id: str, after: int = 0) -> Sequence[Posted]:
         return await self._look(lambda: self.inner.inbox(run_id, after))
+
+    async def artifact(self, run_id: str, digest: str) -> Artifact | None:
+        return await self._look(lambda: self.inner.artifact(run_id, digest))
 
     async def decide(
         self,

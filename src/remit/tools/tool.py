@@ -22,6 +22,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeAlias, Typ
 
 from remit.canonical import canonical
 from remit.errors import ConfigurationError
+from remit.excerpt import MIN_RESULT_TOKENS
 from remit.models.base import ToolSpec
 from remit.schedule import Footprint
 from remit.tools.arguments import (
@@ -56,7 +57,6 @@ DEFAULT_EXPIRES = 86_400.0
 _CENTURY = 36_525 * 86_400.0
 """Seconds; the calendar ends not far beyond."""
 """Seconds for which an approval is waited for: a day."""
-MIN_RESULT_TOKENS = 50
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_SUMMARY_CHARS = 1_000
 _MAX_VALUE_CHARS = 200
