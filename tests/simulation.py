@@ -277,6 +277,15 @@ class World:
         await asyncio.sleep(self.scenario.guard_seconds)
         return Veto("not like this") if number == self.scenario.guard else None
 
+    async def enough(self, transcript: Transcript) -> bool:
+        """The rule that ends a run; it does not know what to make of three results."""
+        if transcript.owed:
+            self.violate("O3: the rule was asked while results are owed")
+        await asyncio.sleep(self.scenario.guard_seconds)
+        if _results(transcript) == ENOUGH - 1:
+            raise RuntimeError("three?")
+        return _results(transcript) >= ENOUGH
+
     def answer(self, pending: Pending, *, last: bool = False) -> Decision | None:
         """What a person does about a proposal; None is nothing."""
         item: int = json.loads(pending.arguments)["item"]
@@ -306,6 +315,10 @@ class World:
             return decision
         finally:
             self.asking -= 1
+
+
+def _results(transcript: Transcript) -> int:
+    return sum(len(message.tool_results) for message in transcript)
 
 
 class Watched:
@@ -513,9 +526,11 @@ _NAMES: dict[Mood, tuple[str, ...]] = {
 }
 _ALL_NAMES = tuple(each.name for each in ALL_BUT_FINISH)
 
-Ending = Literal["text", "output", "call"]
-ENDINGS: tuple[Ending, ...] = ("text", "output", "call")
-"""What the root is to end with: an answer, a typed output, or a call of `finish`."""
+Ending = Literal["text", "output", "call", "rule"]
+ENDINGS: tuple[Ending, ...] = ("text", "output", "call", "rule")
+"""What the root is to end with: an answer, a typed output, a call of `finish`, or a rule about its transcript."""
+ENOUGH = 4
+"""Results that are enough for the rule."""
 _OUTPUTS: tuple[Mapping[str, Any], ...] = ({"value": 7}, {"value": 8}, {"value": "seven"}, {})
 _FINISHING_ITEMS = 500
 
@@ -598,7 +613,7 @@ class Scenario:
         if mood == "bug":
             plan = replace(plan, stop=None)  # one thing at a time: it has to be told what it is
         limits = _limits(rng, mood)
-        (ending,) = random.Random(f"ends {seed}").choices(ENDINGS, (8, 1, 1))
+        (ending,) = random.Random(f"ends {seed}").choices(ENDINGS, (8, 1, 1, 1))
         if mood in ("stall", "bug"):
             ending = "text"
         plan, last = _with_ending(seed, plan, ending)
@@ -694,6 +709,7 @@ class Story:
             confirm=world.confirm if s.in_process else None,
             hand_back=s.hand_back, show_budget=s.show_budget, store=store, runtime=runtime,
             output=int if s.ending == "output" else str,
+            stop_when=world.enough if s.ending == "rule" else None,
         )  # fmt: skip
 
     # Lives
@@ -1021,6 +1037,11 @@ class Story:
         kinds = ["output" if book.what[u][0] == "final_answer" else "call" for u in last]
         self.expect(kinds.count("output") < 2, "O1: two outputs of one turn were accepted")
         value: object = outcome.text
+        if book.finished:
+            enough = _results(outcome.transcript) >= ENOUGH
+            self.expect(enough and not last, "O3: completed by a rule that had not said so")
+            self.world.seen["ended by", "rule"] += 1
+            return
         if "output" in kinds:
             value = book.what[last[kinds.index("output")]][1]["value"]
         elif self.scenario.ending == "output":
@@ -1158,6 +1179,8 @@ class _Book:
         self.errors: list[str] = []
         self.turns: list[list[str]] = []
         """The tool uses of each reply."""
+        self.finished = False
+        """A rule ended it."""
         self.misfits = 0
         """Outputs that did not fit, text included."""
         self.steps = self.calls = self.tokens = self.estimated = self.billed = 0
@@ -1194,6 +1217,7 @@ class _Book:
             return
         self.steps += not row["closing"]
         self.misfits += "invalid" in row
+        self.finished = False
         self.turns.append([])
         counts: Counter[str] = Counter()
         uses = [block for block in row["message"]["content"] if block["type"] == "tool_use"]
@@ -1258,6 +1282,12 @@ class _Book:
             self.edits[use_id] = json.loads(row["edit"])
         if row["key"] is not None:
             self.edited_keys[use_id] = row["key"]
+
+    def _finished(self, _: Mapping[str, Any]) -> None:
+        self.finished = True
+
+    def _said(self, _: Mapping[str, Any]) -> None:
+        self.finished = False
 
     def _parked(self, _: Mapping[str, Any]) -> None:
         self.left += 1

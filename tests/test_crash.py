@@ -211,6 +211,8 @@ class Shape:
     limits: Limits = LIMITS
     output: Any = None
     """What the root is to hand in."""
+    stops: str | None = None
+    """The root is done when a result says this."""
     flaky: bool = False
     """The root's first request in every process fails, and is billed."""
     ends: Reason = Reason.COMPLETED
@@ -240,9 +242,13 @@ class Shape:
             tools=self._wrapped([*TOOLS, accountable(ledger) if self.reconciles else pay, *more]),
             store=store,
             output=self.output if name == "root" else None,
+            stop_when=self._is_done if self.stops and name == "root" else None,
             confirm=approve if self.approves == "callback" and name == "root" else None,
             runtime=Runtime(workers=SimulatedWorkers(), now=now, grace=0.5),
         )
+
+    def _is_done(self, transcript: Transcript) -> bool:
+        return any(r.text == self.stops for message in transcript for r in message.tool_results)
 
     def _wrapped(self, tools: list[Any]) -> Any:
         return twice_around(twice_around(tools)) if self.wrapped else tools
@@ -364,6 +370,10 @@ SHAPES: dict[str, Shape] = {
     ),
     "ended by a call beside one that waits": Shape(
         [[call("finish", "a"), call("pay", "b"), call("finish", "c")], "never"]
+    ),
+    "ended by a rule": Shape(
+        [[call("write", "a")], [call("look", "a"), call("pay", "b"), call("write", "c")], "never"],
+        stops="saw a",
     ),
     "typed output": Shape(
         [[call("write", "a"), ("final_answer", {"value": 7}), call("look", "c")], "never"],

@@ -25,6 +25,7 @@ from remit import (
     ModelRequest,
     ModelUnavailable,
     Pending,
+    Transcript,
     Usage,
     tool,
     wrap_model,
@@ -114,6 +115,13 @@ async def decisions() -> list[Event]:
     return (await watched(desk([("pay", {})], [pay], confirm=confirm), "go"))[1]
 
 
+async def a_rule_that_fails() -> list[Event]:
+    def rule(_: Transcript) -> bool:
+        raise KeyError("order")
+
+    return (await watched(desk([("look", {}), "done"], [look], stop_when=rule), "go"))[1]
+
+
 async def outputs() -> list[Event]:
     script = ["seven", ("final_answer", {"value": "seven"}), ("final_answer", {"value": 7})]
     return (await watched(desk(script, output=int), "go"))[1]
@@ -124,6 +132,7 @@ RUNS: list[Callable[[], Awaitable[list[Event]]]] = [
     trouble_with_the_model,
     decisions,
     outputs,
+    a_rule_that_fails,
 ]
 
 

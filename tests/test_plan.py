@@ -13,11 +13,13 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import product
 
+import msgspec
+
 from remit import plan as module
 from remit.budget import Limits
 from remit.messages import Message, Opaque, Status, StopReason, Text, ToolUse, Usage
 from remit.outcome import Reason
-from remit.plan import Answer, Ask, Leave, Move, Room, Stop, Wait, plan
+from remit.plan import Answer, Ask, Check, Leave, Move, Room, Stop, Wait, plan
 from remit.rows import (
     Activated,
     Asked,
@@ -25,6 +27,7 @@ from remit.rows import (
     Ended,
     Ends,
     Failed,
+    Finished,
     Noted,
     Opened,
     Proposed,
@@ -258,6 +261,36 @@ def test_a_call_that_ended_the_run_completes_it_once_its_turn_is_answered_and_no
             assert move == Stop(Reason.COMPLETED), where
             ended += 1
     assert ended > 100
+
+
+def test_the_host_is_asked_only_where_the_newest_turn_is_answered_and_nothing_is_in_the_queue() -> (
+    None
+):
+    """O3: before a step is begun or a limit ends the run, and past nothing that ends it anyway."""
+    checks = 0
+    for where, state, room, before in every(QUIET):
+        move = plan(state, msgspec.structs.replace(room, unchecked=state.answered))
+        if isinstance(move, Check):
+            assert not state.calls, where
+            assert not room.queued, where
+            assert isinstance(before, Ask | Stop), where
+            assert not (isinstance(before, Stop) and before.reason is Reason.COMPLETED), where
+            checks += 1
+        else:
+            assert _comparable(move) == _comparable(before), where
+    assert checks > 100
+
+
+def test_a_rule_of_the_host_completes_the_run_unless_somebody_says_more() -> None:
+    """O3: whatever limit is reached; and what is said behind it is answered."""
+    rows = (OPENED, replied(StopReason.TOOL_USE, calls=1), settled("c0"), Finished("stop_when"))
+    state = RunState("run", rows)
+    for room in QUIET:
+        if not room.queued:
+            assert plan(state, room) == Stop(Reason.COMPLETED)
+    assert isinstance(plan(state, Room(NOW, queued=True)), Ask)
+    state.apply(Said((Text("and Tuesday?"),)))
+    assert (state.done, plan(state, Room(NOW))) == (False, Ask())
 
 
 def wrong_text(_: str = "") -> tuple[Row, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -31,7 +31,9 @@ from remit.rows import (
     Charged,
     Decided,
     Ended,
+    Ends,
     Failed,
+    Finished,
     Late,
     Noted,
     Opened,
@@ -160,6 +162,7 @@ ROWS: dict[type[Row], st.SearchStrategy[Any]] = {
         seconds=seconds,
         latency=seconds,
         overshoot=amounts,
+        invalid=optional,
     ),
     Started: st.builds(
         Started, text, st.dictionaries(text, json_values, max_size=3), money, counts
@@ -176,6 +179,7 @@ ROWS: dict[type[Row], st.SearchStrategy[Any]] = {
         optional,
         st.booleans(),
         amounts,
+        st.sampled_from(get_args(Ends)),
     ),
     Proposed: st.builds(Proposed, text, text, text, text, stamps, text),
     Awaits: st.builds(Awaits, text, text, bills, totals, amounts),
@@ -185,6 +189,7 @@ ROWS: dict[type[Row], st.SearchStrategy[Any]] = {
     Said: st.builds(Said, content),
     Charged: st.builds(Charged, usages(), money, st.booleans(), counts),
     Failed: st.builds(Failed, text),
+    Finished: st.builds(Finished, text),
     Vetoed: st.builds(Vetoed, text),
     Late: st.builds(Late, text, content, st.booleans(), statuses),
     Parked: st.builds(Parked, seconds),

@@ -195,7 +195,7 @@ def expected() -> set[tuple[str, str]]:
     stops = ("cancel", "outside", "detach", "by id", "crash")
     return {
         *(("reason", reason.value) for reason in Reason),
-        *(("ended by", ending) for ending in ("text", "output", "call")),
+        *(("ended by", ending) for ending in simulation.ENDINGS),
         *(("tool fault", fault.value) for fault in ToolFault),
         *(("model fault", fault.value) for fault in ModelFault),
         *(("effect", effect) for effect in EFFECTS.values()),

@@ -233,6 +233,14 @@ async def no_cards(transcript: Transcript) -> remit.Veto | None:
     return remit.Veto("a card number") if len(transcript) > 3 else None
 
 
+def long_enough(transcript: Transcript) -> bool:
+    return len(transcript) > 20
+
+
+async def shop_is_closed(transcript: Transcript) -> bool:
+    return long_enough(transcript)
+
+
 def todays(deps: Shop) -> str:
     return f"today, for {deps}"
 
@@ -246,6 +254,7 @@ hosted = Remit(
     policy=look_first,
     guards=(no_cards,),
     notes=(todays, lambda: "a note"),
+    stop_when=long_enough,
 )
 
 
@@ -255,6 +264,8 @@ def wrong_functions() -> None:
 
     unfit: Callable[[], Coroutine[Any, Any, int]] = deps_count
     hosted.replace(policy=three)  # pyright: ignore[reportArgumentType] - it is asked about a call
+    hosted.replace(stop_when=shop_is_closed)
+    hosted.replace(stop_when=three)  # pyright: ignore[reportArgumentType] - it is asked about a transcript
     hosted.replace(guards=(three,))  # pyright: ignore[reportArgumentType] - nor is this a guard
     hosted.replace(instructions=unfit)  # pyright: ignore[reportArgumentType] - text is wanted
 

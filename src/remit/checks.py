@@ -48,6 +48,8 @@ class Parts(Protocol):
     @property
     def notes(self) -> object: ...
     @property
+    def stop_when(self) -> object: ...
+    @property
     def store(self) -> object: ...
 
 
@@ -81,6 +83,10 @@ def check_parts(parts: Parts) -> None:
     _refuse_unless(
         _are_functions(parts.notes, 0, 1),
         "notes= is a tuple of functions of the deps or of nothing",
+    )
+    _refuse_unless(
+        parts.stop_when is None or _takes(parts.stop_when, 1),
+        "stop_when= is a function of one Transcript, sync or async, that returns True or False",
     )
     _refuse_unless(
         _has_methods(parts.store, _JOURNAL),

@@ -12,16 +12,26 @@ from remit.budget import Limits
 from remit.models.base import Model, Settings, ToolSpec
 from remit.pending import ConfirmCallback, Guard, Policy
 from remit.tools import Tool
+from remit.transcript import Transcript
 
 if TYPE_CHECKING:
     from remit.tools.output import OutputSpec  # behind it is pydantic, which is slow to import
 
-__all__ = ["GRACE_SECONDS", "Config", "Instructions", "Note", "call_with", "shown_tools"]
+__all__ = [
+    "GRACE_SECONDS",
+    "Config",
+    "Instructions",
+    "Note",
+    "StopWhen",
+    "call_with",
+    "shown_tools",
+]
 
 GRACE_SECONDS = 0.5
 """How long a body that was cancelled is waited for."""
 
 Instructions: TypeAlias = str | Callable[[], str] | Callable[[Any], str]
+StopWhen: TypeAlias = Callable[[Transcript], bool | Awaitable[bool]]
 Note: TypeAlias = (
     Callable[[], str | Awaitable[str | None] | None]
     | Callable[[Any], str | Awaitable[str | None] | None]
@@ -46,6 +56,7 @@ class Config:
     guards: tuple[Guard, ...]
     confirm: ConfirmCallback | None
     notes: tuple[Note, ...]
+    stop_when: StopWhen | None
     show_budget: bool
     hand_back: bool
     grace: float

@@ -19,6 +19,7 @@ EventKind: TypeAlias = Literal[
     "replied",
     "charged",
     "note_failed",
+    "stop_when_failed",
     "model_retry",
     "call_started",
     "call_progress",

@@ -16,11 +16,12 @@ from remit.errors import Fenced, JournalError
 from remit.log import LOGGER
 from remit.outcome import Outcome, Reason
 from remit.pending import TOKENS
-from remit.plan import Answer, Ask, Leave, Stop, Wait, plan
+from remit.plan import Answer, Ask, Check, Leave, Stop, Wait, plan
 from remit.render import error_words
 from remit.report import outcome_of, pendings_of
 from remit.rows import Ended, Parked
 from remit.run import Run
+from remit.stopping import check
 from remit.withdraw import end_inside
 
 __all__ = ["drive", "execute"]
@@ -36,6 +37,8 @@ async def drive(run: Run) -> Outcome[Any]:
                 await ask(run, move)
             case Answer(calls):
                 await answer(run, calls)
+            case Check():
+                await check(run)
             case Wait():
                 if await _parked(run):
                     return await _waiting(run)

@@ -19,7 +19,7 @@ from remit.schedule import Footprint, shares
 from remit.stall import END_AT, TELL_AT
 from remit.state import CallState, Limit, RunState
 
-__all__ = ["Answer", "Ask", "Leave", "Move", "Room", "Stop", "Wait", "plan"]
+__all__ = ["Answer", "Ask", "Check", "Leave", "Move", "Room", "Stop", "Wait", "plan"]
 
 CUTS_ALLOWED = 1
 """Replies cut by length in a row before the run ends (C3)."""
@@ -46,6 +46,8 @@ class Room(msgspec.Struct, frozen=True):
     """Input waits for its place behind the results (T5)."""
     marks: tuple[Noted, ...] = ()
     """Notes on budget and clock that are due (L6)."""
+    unchecked: bool = False
+    """The host has a rule for when the run is done, and was not asked about the newest answered turn."""
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -60,6 +62,10 @@ class Answer(msgspec.Struct, frozen=True):
     """Bring these calls of the open turn to their results."""
 
     calls: tuple[CallState, ...]
+
+
+class Check(msgspec.Struct, frozen=True):
+    """Ask the host whether the run is done."""
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -80,7 +86,7 @@ class Leave(msgspec.Struct, frozen=True):
     """Hand the run over as it is: it stays resumable."""
 
 
-Move: TypeAlias = Ask | Answer | Wait | Stop | Leave
+Move: TypeAlias = Ask | Answer | Check | Wait | Stop | Leave
 
 
 def plan(state: RunState, room: Room) -> Move:
@@ -99,6 +105,8 @@ def plan(state: RunState, room: Room) -> Move:
         return Stop(state.limit.reason, state.limit.whose)
     if state.failure is not None:
         return Stop(Reason.MODEL_FAILED, error=state.failure)
+    if room.unchecked and not room.queued:
+        return Check()
     return _after_reply(state, room) or _begin(state, room)
 
 

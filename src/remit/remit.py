@@ -22,7 +22,7 @@ from remit import activation
 from remit.activation import Activation, Host, Request
 from remit.budget import Limits
 from remit.checks import check_model, check_name, check_options, check_parts, check_tags
-from remit.config import GRACE_SECONDS, Config, Instructions, Note, shown_tools
+from remit.config import GRACE_SECONDS, Config, Instructions, Note, StopWhen, shown_tools
 from remit.current import CURRENT, Frame
 from remit.errors import ConfigurationError
 from remit.events import Listener
@@ -98,6 +98,7 @@ class Changes(TypedDict, total=False):
     guards: tuple[Guard, ...]
     confirm: ConfirmCallback | None
     notes: tuple[Note, ...]
+    stop_when: StopWhen | None
     show_budget: bool
     hand_back: bool
     store: Journal
@@ -133,6 +134,8 @@ class Remit(Generic[Deps, Out_co]):
     """Decides proposals in process, for a terminal; without it a run waits."""
     notes: tuple[Note, ...] = ()
     """Asked before each step; text that changed is told to the model."""
+    stop_when: StopWhen | None = None
+    """Asked about the transcript after each answered turn: True ends the run as completed. Raising is a no."""
     show_budget: bool = False
     """Tell the model what is left at 50, 25 and 10 percent."""
     hand_back: bool = True
@@ -166,6 +169,7 @@ class Remit(Generic[Deps, Out_co]):
             guards=tuple(self.guards),
             confirm=self.confirm,
             notes=tuple(self.notes),
+            stop_when=self.stop_when,
             show_budget=self.show_budget,
             hand_back=self.hand_back,
             grace=self.runtime.grace,

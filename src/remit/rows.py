@@ -42,6 +42,7 @@ __all__ = [
     "Decided",
     "Ended",
     "Failed",
+    "Finished",
     "Late",
     "Noted",
     "Opened",
@@ -274,6 +275,14 @@ class Failed(_Recorded, frozen=True):
     error: str
 
 
+class Finished(_Recorded, frozen=True):
+    """A rule of the host's says that the run is done."""
+
+    kind: ClassVar[str] = "finished"
+    by: str
+    """Which one, such as `stop_when`."""
+
+
 class Vetoed(_Recorded, frozen=True):
     """A guard said no."""
 
@@ -334,6 +343,7 @@ Row: TypeAlias = (
     | Said
     | Charged
     | Failed
+    | Finished
     | Vetoed
     | Late
     | Parked
@@ -356,6 +366,7 @@ _READERS: dict[str, msgspec.json.Decoder[Row]] = {
         Said,
         Charged,
         Failed,
+        Finished,
         Vetoed,
         Late,
         Parked,

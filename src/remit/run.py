@@ -40,6 +40,7 @@ from remit.rows import (
     Charged,
     Decided,
     Late,
+    Replied,
     Said,
     Settled,
     Trim,
@@ -160,6 +161,8 @@ class Run:
         """Deterministic calls that are being executed, by what they are remembered as."""
         self.quick: dict[str, bool] = {}
         """Deterministic functions, and whether they were measured to be quick."""
+        self.checked: Replied | None = None
+        """The reply after whose turn the host was asked last whether the run is done."""
         self._quoted: tuple[int, Quote] | None = None
         """The prompt that `plan` was told there is room for, in tokens, and what it may cost; None where none
         fits the window."""
@@ -212,7 +215,12 @@ class Run:
             queued=bool(self.queue or self.state.unsaid),
             full=self._full() if full else None,
             marks=() if limit or not self.config.show_budget else self._marks(),
+            unchecked=self.config.stop_when is not None and self._unchecked,
         )
+
+    @property
+    def _unchecked(self) -> bool:
+        return self.state.answered and self.checked is not self.state.reply
 
     def quote(self, *, closing: bool) -> Quote | Limit | None:
         """What the next model call may cost, or the limit that forbids it; None where only the window does."""

@@ -27,6 +27,7 @@ from remit.rows import (
     Ended,
     Ends,
     Failed,
+    Finished,
     Late,
     Noted,
     Opened,
@@ -210,6 +211,10 @@ class RunState:
         """The first limit that kept a call from running."""
         self.handed_in: HandedIn | None = None
         """What the call that ends the run came to; gone again where something is said behind it."""
+        self.finished = False
+        """A rule of the host's has ended the run; no longer so where something is said behind it."""
+        self.answered = False
+        """The newest thing in the transcript, notes aside, is a turn whose every call is answered."""
         self.invalids = 0
         """Outputs that did not fit, in a row; a turn in which something else was done ends the row."""
         self.misfit: str | None = None
@@ -291,8 +296,8 @@ class RunState:
 
     @property
     def done(self) -> bool:
-        """The newest turn is answered, one of its calls ended the run, and nobody has said more since."""
-        return self.handed_in is not None
+        """The newest turn is answered, it or the host's rule ended the run, and nobody has said more since."""
+        return self.handed_in is not None or self.finished
 
     @property
     def final(self) -> bool:
@@ -401,6 +406,8 @@ class RunState:
             case Failed():
                 self.failure = row.error
                 self.transcript.mark_sent()
+            case Finished():
+                self.finished = True
             case Vetoed():
                 self.vetoed = row.why
             case Parked():
@@ -448,7 +455,7 @@ class RunState:
 
     def _replied(self, row: Replied) -> None:
         self.reply = row
-        self.handed_in = None
+        self._go_on()
         self._closing_told = False
         steps = 0
         prompt = row.usage.prompt
@@ -481,7 +488,7 @@ class RunState:
             return
         for content in self.unsaid:
             self.transcript.say(*content)
-            self.handed_in = None
+            self._go_on()
         self.unsaid.clear()
 
     def _charged(self, row: Charged) -> None:
@@ -550,6 +557,7 @@ class RunState:
         )
         if did:
             self.stall.observe(did)
+        self.answered = True
         self._hand_in()
         self._polling.clear()
         self.answering = None
@@ -567,6 +575,11 @@ class RunState:
             self._reject(_text_of(ends["invalid"]).removeprefix("Error: "))
         elif self.invalids and any(call.succeeded for call in self.calls):
             self.invalids = 0
+
+    def _go_on(self) -> None:
+        """There is more than the newest answered turn: what ended the run with it does so no longer."""
+        self.handed_in = None
+        self.finished = self.answered = False
 
     def _reject(self, why: str) -> None:
         self.invalids += 1
