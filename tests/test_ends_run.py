@@ -273,6 +273,33 @@ def test_a_tool_of_its_own_schema_can_end_the_run_too() -> None:
     run_virtual(main())
 
 
+def test_a_long_result_is_cut_for_the_model_and_whole_in_the_outcome() -> None:
+    """O2, X2: the output is for the caller; whoever asks later, or around, gets all of it too."""
+    report = "begin " + "x" * 50_000 + " end"
+
+    @remit.tool(effect="read", ends_run=True)
+    async def write_report() -> str:
+        """Write the report."""
+        return report
+
+    @remit.tool(effect="read", ends_run=True)
+    async def list_all() -> list[int]:
+        """List everything."""
+        return list(range(20_000))
+
+    async def main() -> None:
+        for name, whole in (("write_report", report), ("list_all", str([*range(20_000)]))):
+            support = desk([(name, {})], [write_report, list_all])
+            outcome = await support.run("go", run_id="r")
+            assert len(said(outcome)[0]) < 10_000
+            assert outcome.output is not None
+            assert outcome.output.replace(",", ", ") == whole
+            assert outcome.text == outcome.output
+            assert (await support.outcome("r")).output == outcome.output
+
+    run_virtual(main())
+
+
 def test_a_veto_and_a_cancel_win_over_a_call_that_ended_the_run() -> None:
     """O2, K1, case 33: what a guard has not passed completes nothing, nor does what was cancelled."""
 

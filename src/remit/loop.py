@@ -18,7 +18,7 @@ from remit.outcome import Outcome, Reason
 from remit.pending import TOKENS
 from remit.plan import Answer, Ask, Check, Leave, Stop, Wait, plan
 from remit.render import error_words
-from remit.report import outcome_of, pendings_of
+from remit.report import handed_in, outcome_of, pendings_of
 from remit.rows import Ended, Parked
 from remit.run import Run
 from remit.stopping import check
@@ -126,7 +126,12 @@ async def _ended(run: Run, stop: Stop) -> Outcome[Any]:
         await run.record.store.withdraw(proposal.pending_id)
         TOKENS.pop(proposal.pending_id, None)
     return outcome_of(
-        run.state, stop.reason, whose=stop.whose, error=stop.error, spec=run.config.output
+        run.state,
+        stop.reason,
+        whose=stop.whose,
+        error=stop.error,
+        spec=run.config.output,
+        whole=await handed_in(run.record.store, run.state),
     )
 
 

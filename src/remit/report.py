@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from remit.artifacts import HANDLE_PREFIX
 from remit.budget import Spend, Totals
 from remit.dispatch.approval import pending_of
-from remit.messages import Status
+from remit.messages import Status, Text
 from remit.outcome import Outcome, Reason
 from remit.pending import Pending
 from remit.rows import decode_row
@@ -21,7 +22,7 @@ from remit.transcript import Slot
 if TYPE_CHECKING:
     from remit.tools.output import OutputSpec
 
-__all__ = ["outcome_of", "pendings_of", "read_state", "stored_outcome"]
+__all__ = ["handed_in", "outcome_of", "pendings_of", "read_state", "stored_outcome"]
 
 
 async def read_state(store: Journal, run_id: str) -> RunState:
@@ -38,12 +39,13 @@ def outcome_of(
     error: str | None = None,
     pending: tuple[Pending, ...] = (),
     spec: OutputSpec | None = None,
+    whole: str | None = None,
 ) -> Outcome[Any]:
     """What a state amounts to. The transcript is a closed copy, valid at once (T2).
 
-    `spec` is what the run was to hand in; None: text.
+    `spec` is what the run was to hand in; None: text. `whole` is what `handed_in` gives, where it was asked.
     """
-    handed_in = "" if state.handed_in is None else state.handed_in.text
+    handed_in = "" if state.handed_in is None else whole or state.handed_in.text
     output: Any = None
     if reason is Reason.COMPLETED:
         output = (handed_in or state.text) if spec is None else _typed(state, spec)
@@ -68,6 +70,20 @@ def _typed(state: RunState, spec: OutputSpec) -> Any:
     return None if state.output is None else spec.read(state.output)
 
 
+async def handed_in(store: Journal, state: RunState) -> str | None:
+    """What the call that ended the run came to, whole: of a long result the model was shown an excerpt."""
+    result = None if state.handed_in is None else state.handed_in.result
+    if result is None or not result.kept:
+        return None
+    parts = {at: block.text for at, block in enumerate(result.content) if isinstance(block, Text)}
+    for kept in result.kept:
+        if kept.form in ("text", "json"):
+            artifact = await store.artifact(state.run_id, kept.artifact.removeprefix(HANDLE_PREFIX))
+            if artifact is not None:
+                parts[kept.at] = artifact.text
+    return "".join(parts[at] for at in sorted(parts))
+
+
 async def stored_outcome(
     store: Journal, state: RunState, spec: OutputSpec | None = None
 ) -> Outcome[Any]:
@@ -75,7 +91,12 @@ async def stored_outcome(
     ended = state.ended
     if ended is not None:
         return outcome_of(
-            state, Reason(ended.reason), whose=ended.whose, error=ended.error, spec=spec
+            state,
+            Reason(ended.reason),
+            whose=ended.whose,
+            error=ended.error,
+            spec=spec,
+            whole=await handed_in(store, state),
         )
     return outcome_of(state, Reason.WAITING, pending=await pendings_of(store, state))
 

@@ -42,7 +42,7 @@ from remit.rows import (
     Vetoed,
     Withdrawn,
 )
-from remit.shown import handles_of
+from remit.shown import Keeps, handles_of
 from remit.stall import Stall
 from remit.transcript import Answering, Slot, Transcript
 
@@ -92,8 +92,10 @@ class HandedIn(NamedTuple):
     """What the call that ends the run came to."""
 
     text: str
-    """Its result as text; of a typed output its arguments, which are JSON."""
+    """Its result as the model was shown it; of a typed output its arguments, which are JSON."""
     typed: bool
+    result: Keeps | None = None
+    """Its result, with what of it stands in artifacts; None for a typed output."""
 
 
 class CallState:
@@ -570,7 +572,8 @@ class RunState:
         if "output" in ends:
             self.handed_in = HandedIn(ends["output"].use.arguments, typed=True)
         elif "done" in ends:
-            self.handed_in = HandedIn(_text_of(ends["done"]), typed=False)
+            call = ends["done"]
+            self.handed_in = HandedIn(_text_of(call), typed=False, result=call.result)
         elif "invalid" in ends:
             self._reject(_text_of(ends["invalid"]).removeprefix("Error: "))
         elif self.invalids and any(call.succeeded for call in self.calls):
