@@ -207,6 +207,10 @@ def test_a_remit_keeps_what_no_flag_changes(shop: Cli) -> None:
             ["--remit", "shop.py", "--instructions", "x"],
             "--instructions and --remit: a remit brings its own",
         ),
+        (
+            ["--remit", "shop.py", "--output", "x.json"],
+            "--output and --remit: a remit brings its own",
+        ),
         ([*SCRIPT, "--confirm", "ask"], "--confirm ask: there is no terminal to ask on"),
         ([*SCRIPT, "--confirm", "shop.py"], "shop.py: name the function too, as in shop.py:decide"),
         ([*SCRIPT, "--confirm", "shop.py:desk"], "shop.py:desk is no function but a Remit"),
@@ -321,6 +325,67 @@ def test_json_is_one_document(shop: Cli) -> None:
     assert document["text"] == document["output"]
     assert document["spend"]["tree"]["calls"] == 1
     assert document["pending"] == []
+
+
+POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
+
+
+def hand_in(**arguments: Any) -> dict[str, Any]:
+    return {"text": "There.", "calls": [{"tool": "final_answer", "arguments": arguments}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "handed", "answer"),
+    [
+        (POINT, {"x": 1.25}, '{"x":1.25}'),
+        ({"type": "string"}, {"value": "ä"}, '"ä"'),
+        ({"type": "array", "items": {"enum": ["a", "b"]}}, {"value": ["b"]}, '["b"]'),
+    ],
+)
+def test_with_a_schema_the_answer_is_json(
+    shop: Cli, schema: Any, handed: dict[str, Any], answer: str
+) -> None:
+    shop.write("answer.json", json.dumps(schema))
+    write_script(shop.directory, [hand_in(**handed)])
+    ended = shop("run", "hi", *SCRIPT, "--output", "answer.json")
+    assert (ended.code, ended.out) == (0, f"{answer}\n")
+    document = shop("run", "hi", *SCRIPT, "--output", "answer.json", "--json").document
+    assert document["output"] == json.loads(answer)
+
+
+def test_an_answer_that_never_fits_ends_with_an_exit_code_of_its_own(shop: Cli) -> None:
+    shop.write("answer.json", json.dumps(POINT))
+    write_script(shop.directory, [hand_in(x="one"), hand_in(y=1), "It is 1.", "It is 1."])
+    ended = shop("run", "hi", *SCRIPT, "--output", "answer.json")
+    assert (ended.code, ended.out) == (exits.OF_REASON["invalid_output"], "It is 1.\n")
+
+
+def test_the_typed_output_of_a_remit_is_json_too(shop: Cli) -> None:
+    text = SHOP.replace("import remit\n", "import dataclasses\n\nimport remit\n", 1).replace(
+        "desk = ", "@dataclasses.dataclass\nclass Point:\n    x: float\n\n\ndesk = "
+    )
+    shop.write("shop.py", text.replace('name="desk",', 'name="desk", output=Point,'))
+    write_script(shop.directory, [hand_in(x=1.5)])
+    assert shop("run", "hi", "--remit", "shop.py").out == '{"x":1.5}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "--output answer.json: No such file"),
+        ("{", "--output answer.json: no JSON"),
+        ("[]", "--output answer.json: a JSON Schema is an object here"),
+        ('{"type": "nonsense"}', "output= is no JSON Schema that can be used here"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_one_clear_line(
+    shop: Cli, text: str | None, told: str
+) -> None:
+    if text is not None:
+        shop.write("answer.json", text)
+    ended = shop("run", "hi", *SCRIPT, "--output", "answer.json")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert told in ended.err
 
 
 def test_a_waiting_run_tells_what_it_waits_for_and_no_token(shop: Cli) -> None:

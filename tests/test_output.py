@@ -262,6 +262,50 @@ def test_what_is_no_type_for_an_output_is_refused_at_the_definition(output: Any)
         typed(["fine"], output)
 
 
+SCHEMAS = {
+    "an object": (
+        {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+        ('{"n": "x"}', '{"m": 1, "n": 1}'),
+        ('{"n": 3}', {"n": 3}),
+    ),
+    "any object": ({"type": "object"}, ("[]",), ('{"any": 1.50}', {"any": 1.5})),
+    "a list": ({"items": {"type": "number"}}, ('{"value": ["x"]}',), ('{"value": [1]}', [1])),
+    "a definition": (
+        {"$defs": {"Word": {"type": "string", "maxLength": 3}}, "$ref": "#/$defs/Word"},
+        ('{"value": "long"}', '"abc"'),
+        ('{"value": "abc"}', "abc"),
+    ),
+    "a tree": (
+        {"type": "object", "properties": {"children": {"items": {"$ref": "#"}}}},
+        ('{"children": [{"child": 1}]}',),
+        ('{"children": [{"children": []}]}', {"children": [{"children": []}]}),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_a_schema_stands_for_a_type_where_there_is_none(kind: str) -> None:
+    """As on the command line: what is handed in is JSON that fits."""
+    schema, misfits, (text, value) = SCHEMAS[kind]
+    spec = OutputSpec(schema)
+    assert all(isinstance(spec.read(misfit), BadArguments) for misfit in misfits)
+    assert spec.read(text) == value
+    assert spec.tool.parameters["type"] == "object"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "nonsense"},
+        {"$ref": "https://example.org/schema.json"},
+        {"anyOf": [{"type": "null"}, {"type": "array", "items": {"$ref": "#"}}]},
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_refused_at_the_definition(schema: Any) -> None:
+    with pytest.raises(ConfigurationError, match="output="):
+        OutputSpec(schema)
+
+
 def test_the_name_of_the_tool_that_takes_the_output_is_taken() -> None:
     """O1: a tool of that name would be called in place of it, or the other way round."""
 

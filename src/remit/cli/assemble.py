@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 from remit.budget import Limits
 from remit.cli.options import Limit, Who
@@ -24,12 +26,19 @@ __all__ = ["flagged", "model_of", "named_remit", "remit_for"]
 _SCRIPTED = "scripted:"
 
 
-def remit_for(who: Who, limit: Limit, settings: Settings, directory: Path) -> AnyRemit:
-    """The remit of a run. Errors: `ConfigurationError` for what is wrong or contradicts itself."""
+def remit_for(
+    who: Who, limit: Limit, settings: Settings, directory: Path, *, output: Path | None = None
+) -> AnyRemit:
+    """The remit of a run. `output` is the file of a JSON Schema. Errors: `ConfigurationError` for what is wrong or contradicts itself."""
     flags = flagged(who, limit)
     if who.remit is None:
-        return _put_together(who, {**settings.run, **flags}, directory)
-    for flag, given in (("--tools", who.tools), ("--instructions", who.instructions)):
+        schema = None if output is None else _schema(output)
+        return _put_together(who, {**settings.run, **flags}, directory, schema)
+    for flag, given in (
+        ("--tools", who.tools),
+        ("--instructions", who.instructions),
+        ("--output", output),
+    ):
         if given:
             raise ConfigurationError(
                 f"{flag} and --remit: a remit brings its own; leave one of them out"
@@ -78,7 +87,9 @@ def flagged(who: Who, limit: Limit) -> dict[str, Setting]:
     }
 
 
-def _put_together(who: Who, run: Mapping[str, Setting], directory: Path) -> AnyRemit:
+def _put_together(
+    who: Who, run: Mapping[str, Setting], directory: Path, output: Mapping[str, Any] | None
+) -> AnyRemit:
     if "model" not in run:
         raise ConfigurationError(
             f"no model is named: give --model ({' or '.join(KNOWN)}), or set model in [run] of remit.toml"
@@ -92,6 +103,7 @@ def _put_together(who: Who, run: Mapping[str, Setting], directory: Path) -> AnyR
         instructions=run["instructions"].value if "instructions" in run else "",
         tools=tools,
         limits=Limits(**{key: run[key].value for key in LIMITS if key in run}),
+        output=cast("type[Any] | None", output),  # whose value is plain JSON, which no type says
     )
 
 
@@ -125,6 +137,19 @@ def _text(instructions: str) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"--instructions {instructions}: no UTF-8 text") from error
+
+
+def _schema(path: Path) -> Mapping[str, Any]:
+    """A JSON Schema from a file."""
+    try:
+        schema = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"--output {path}: {error.strerror or error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--output {path}: no JSON: {error}") from error
+    if not isinstance(schema, dict):
+        raise ConfigurationError(f"--output {path}: a JSON Schema is an object here")
+    return cast("dict[str, Any]", schema)
 
 
 def _no_profile(name: str, settings: Settings, error: ConfigurationError) -> ConfigurationError:

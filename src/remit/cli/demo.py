@@ -39,7 +39,7 @@ def demo(*, display: Display = Display()) -> int:
         outcome = asyncio.run(watched(desk, (Text(shop.QUESTION),), None, shown))
         for line in (*_told(outcome.transcript), "", *_account(outcome, desk.limits), ""):
             print(line, file=streams.notes)
-        answer(outcome, streams)
+        answer(outcome.text, streams)
     return exits.OF_REASON[outcome.reason]
 
 

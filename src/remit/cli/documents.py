@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from remit.outcome import Outcome
-from remit.pending import Pending
+import msgspec
 
-__all__ = ["VERSION", "outcome_document", "write_document"]
+from remit.canonical import encode
+
+if TYPE_CHECKING:
+    from remit.outcome import Outcome
+    from remit.pending import Pending
+    from remit.remit import Remit
+
+__all__ = ["VERSION", "answer_of", "outcome_document", "write_document"]
 
 VERSION: Final = 1
 """`"v"` of every document; a field that is added does not change it."""
@@ -32,10 +37,18 @@ def outcome_document(outcome: Outcome[Any]) -> dict[str, Any]:
     }
 
 
+def answer_of(outcome: Outcome[Any], remit: Remit[Any, Any]) -> str:
+    """The answer: what the model said last, or what it handed in, as JSON, where a remit asks for a type."""
+    typed = remit.output is not None and remit.output is not str
+    if outcome.completed and typed:
+        return encode(_plain(outcome.output)).decode()
+    return outcome.text
+
+
 def write_document(document: Mapping[str, Any], stream: TextIO) -> None:
     """One line of JSON for a program; indented for a person on a terminal."""
-    indent = 2 if stream.isatty() else None
-    print(json.dumps(document, ensure_ascii=False, indent=indent), file=stream)
+    line = encode(document).decode()
+    print(msgspec.json.format(line, indent=2) if stream.isatty() else line, file=stream)
 
 
 def _pending(pending: Pending) -> dict[str, Any]:
@@ -52,9 +65,11 @@ def _pending(pending: Pending) -> dict[str, Any]:
 
 
 def _plain(value: object) -> Any:
-    """A typed output in plain JSON types."""
-    if isinstance(value, str | None):
-        return value
-    from pydantic_core import to_jsonable_python
+    """A typed output in plain JSON types; numbers keep their digits."""
+    try:
+        encode(value)
+    except (TypeError, ValueError):
+        from pydantic_core import to_jsonable_python
 
-    return to_jsonable_python(value, serialize_unknown=True)
+        return to_jsonable_python(value, serialize_unknown=True, inf_nan_mode="strings")
+    return value

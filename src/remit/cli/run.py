@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from remit.cli import exits
 from remit.cli.assemble import remit_for
 from remit.cli.content import proper_text, read_content
-from remit.cli.documents import outcome_document, write_document
+from remit.cli.documents import answer_of, outcome_document, write_document
 from remit.cli.options import STDIN, Display, Limit, Who
 from remit.cli.plain import PlainDisplay
 from remit.cli.settings import read_settings
@@ -36,6 +36,7 @@ def run(
     file: Annotated[tuple[Path, ...], Parameter(name=("--file", "-f"))] = (),
     json: bool = False,
     jsonl: bool = False,
+    output: Annotated[Path | None, Parameter(metavar="FILE")] = None,
     exit_zero: bool = False,
     limit: Limit = Limit(),
     display: Display = Display(),
@@ -50,12 +51,15 @@ def run(
         file: Attach a file: an image, a sound, a PDF or a text. Repeat it for more.
         json: Answer with one JSON document: text, reason, spend.
         jsonl: Answer with one JSON line for each event, the outcome last.
+        output: A JSON Schema that the answer must fit, from a file: the answer on stdout is JSON then.
         exit_zero: Exit with 0 however the run ended.
     """
     _refuse_contradictions(display, json=json, jsonl=jsonl)
     with own_stdout() as streams:
         directory = Path.cwd()
-        remit = remit_for(who, limit, read_settings(directory, os.environ), directory)
+        remit = remit_for(
+            who, limit, read_settings(directory, os.environ), directory, output=output
+        )
         said = None if prompt == STDIN else prompt
         content = read_content(said, file, streams.input, from_stdin=prompt == STDIN)
         shown = PlainDisplay(streams, quiet=display.quiet)
@@ -66,7 +70,7 @@ def run(
         if json:
             write_document(outcome_document(outcome), streams.answer)
         else:
-            answer(outcome, streams)
+            answer(answer_of(outcome, remit), streams)
         if outcome.reason is Reason.WAITING:
             complain(waiting_advice(outcome, remit))
     return exits.OK if exit_zero else exits.OF_REASON[outcome.reason]
@@ -89,11 +93,11 @@ def confirming(
     return remit.replace(confirm=function_of(confirm, directory))
 
 
-def answer(outcome: Outcome[Any], streams: Streams) -> None:
-    """The answer, as text: what the model said last."""
-    if not outcome.text:
+def answer(text: str, streams: Streams) -> None:
+    """The answer, as text."""
+    if not text:
         return
-    text = harmless(outcome.text) if streams.answer.isatty() else outcome.text
+    text = harmless(text) if streams.answer.isatty() else text
     print(text.removesuffix("\n"), file=streams.answer, flush=True)
 
 

@@ -23,7 +23,7 @@ from typing import Any, Final, cast
 from remit.errors import ConfigurationError
 from remit.remit import Remit
 from remit.render import error_words
-from remit.tools import Tool
+from remit.tools import Tool, flattened
 
 __all__ = ["function_of", "remit_of", "tools_of", "tools_or_remit_of"]
 
@@ -43,14 +43,19 @@ def tools_of(target: str, base: Path) -> list[AnyTool]:
     module = _load(named.place, base)
     if named.name is None:
         return _tools_in(module, named.place)
-    found = _attribute(module, named, "tool", lambda value: bool(_tools_from(value)))
-    tools = _tools_from(found)
+    found = _attribute(module, named, "tool", _holds_tools)
     if isinstance(found, Remit):
         raise ConfigurationError(f"{target} is a remit: name it with --remit")
-    if not tools:
-        _refuse_plain_function(target, found)
+    if isinstance(found, FunctionType):
+        raise ConfigurationError(
+            f"{target} is a plain function: decorate it with @remit.tool(effect=...)"
+        )
+    if not _holds_tools(found):
         raise ConfigurationError(f"{target} is neither a tool nor a list of tools")
-    return tools
+    try:
+        return list(flattened([found]))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{target}: {error}") from error
 
 
 def remit_of(target: str, base: Path) -> AnyRemit:
@@ -156,14 +161,8 @@ def _public(module: ModuleType) -> dict[str, object]:
     return {name: getattr(module, name) for name in names if hasattr(module, name)}
 
 
-def _tools_from(value: object) -> list[AnyTool]:
-    """The tools that a value is or holds; empty where it is or holds anything else."""
-    if isinstance(value, Tool):
-        return [cast("AnyTool", value)]
-    if isinstance(value, list | tuple):
-        items = [_tools_from(item) for item in cast("Sequence[object]", value)]
-        return [tool for tools in items for tool in tools] if all(items) else []
-    return []
+def _holds_tools(value: object) -> bool:
+    return isinstance(value, Tool | list | tuple)
 
 
 def _attribute(
@@ -185,13 +184,6 @@ def _near(name: str, names: Sequence[str], kind: str) -> str:
     if close := _close(name, names):
         return close
     return f"; its {kind}s are {', '.join(names[:8])}" if names else f", nor any {kind}"
-
-
-def _refuse_plain_function(target: str, value: object) -> None:
-    if isinstance(value, FunctionType):
-        raise ConfigurationError(
-            f"{target} is a plain function: decorate it with @remit.tool(effect=...)"
-        )
 
 
 def _kind(value: object) -> str:

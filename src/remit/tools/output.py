@@ -14,12 +14,12 @@ from typing import Any, Final, cast
 from pydantic import TypeAdapter
 
 from remit.errors import ConfigurationError
-from remit.tools.arguments import Arguments, BadArguments, Problem
+from remit.tools.arguments import Arguments, ArgumentsReader, BadArguments, Problem
 from remit.tools.schema import Node, published
 from remit.tools.signature import SignatureReader, arguments_of, checked_type, refuse_ambiguity
 from remit.tools.tool import Tool, handing_in
 
-__all__ = ["FINAL_ANSWER", "OutputSpec"]
+__all__ = ["FINAL_ANSWER", "VALUE", "OutputReader", "OutputSpec"]
 
 FINAL_ANSWER: Final = "final_answer"
 """The tool that takes the output, and its name."""
@@ -29,7 +29,8 @@ _AS_TEXT = (
     "result with it."
 )
 """What the model is told where it answers in text instead of calling the tool."""
-_VALUE = "value"
+VALUE: Final = "value"
+"""The member in which a value stands that is no object."""
 
 
 class OutputSpec:
@@ -41,23 +42,18 @@ class OutputSpec:
     """Takes it, where the model does not hold its final text to the schema."""
 
     def __init__(self, output: Any) -> None:
-        """Errors: `ConfigurationError` for what is no type, or none that JSON can be read into."""
-        if isinstance(output, str) or inspect.isroutine(output):
-            raise ConfigurationError(f"output={output!r} is no type; give one, such as a dataclass")
-        adapter, schema = checked_type(output, "output=")
-        schema = _resolved(schema)
-        wrapped = "properties" not in schema
-        if wrapped:
-            adapter, schema = arguments_of({_VALUE: output}, "output=")
+        """`output` is a type, or a JSON Schema where there is none, as on the command line.
+
+        Errors: `ConfigurationError` for what is neither, or a type that JSON cannot be read into.
+        """
+        if isinstance(output, Mapping):
+            from remit.tools.own_output import by_schema
+
+            self._reader = by_schema(cast("Mapping[str, Any]", output))
         else:
-            name = getattr(output, "__name__", "it")
-            refuse_ambiguity(
-                {**schema, "$defs": {**schema.get("$defs", {}), name: schema}}, "output="
-            )
-        parameters = published(schema)
-        self.schema = parameters
-        self._reader = _Reader(schema, parameters, adapter, wrapped=wrapped)
-        self.tool = handing_in(FINAL_ANSWER, _DESCRIPTION, parameters, self._reader)
+            self._reader = _by_type(output)
+        self.schema = self._reader.parameters
+        self.tool = handing_in(FINAL_ANSWER, _DESCRIPTION, dict(self.schema), self._reader)
 
     def misfit(self, text: str, *, native: bool) -> str | None:
         """What keeps a final text of the model from being the output, in words for the model; None where it is.
@@ -72,11 +68,49 @@ class OutputSpec:
     def read(self, text: str) -> Any | BadArguments:
         """The value that a text stands for. Errors: none; what does not fit is a `BadArguments`."""
         read = self._reader.read(text)
-        return read.values[_VALUE] if isinstance(read, Arguments) else read
+        return read.values[VALUE] if isinstance(read, Arguments) else read
 
 
-class _Reader(SignatureReader):
-    """Reads the type, in the form that its schema says."""
+def _by_type(output: Any) -> OutputReader:
+    if isinstance(output, str) or inspect.isroutine(output):
+        raise ConfigurationError(f"output={output!r} is no type; give one, such as a dataclass")
+    adapter, schema = checked_type(output, "output=")
+    schema = _resolved(schema)
+    wrapped = "properties" not in schema
+    if wrapped:
+        adapter, schema = arguments_of({VALUE: output}, "output=")
+    else:
+        name = getattr(output, "__name__", "it")
+        refuse_ambiguity({**schema, "$defs": {**schema.get("$defs", {}), name: schema}}, "output=")
+    return _TypeReader(schema, published(schema), adapter, wrapped=wrapped)
+
+
+class OutputReader(ArgumentsReader):
+    """Reads an output, in the form that its schema says."""
+
+    _wrapped: bool
+    """It stands in the member `value`, because it is no object itself."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return self._parameters
+
+    @property
+    def _complaint(self) -> str:
+        return "Your answer does not fit."
+
+    def read(self, text: str) -> Arguments | BadArguments:
+        if text.lstrip().startswith("```"):
+            return self._refusal([Problem((), "give the JSON alone, without a code fence")])
+        return super().read(text)
+
+    def under_value(self, values: dict[str, Any]) -> dict[str, Any]:
+        """What was read, as the member `value`."""
+        return values if self._wrapped else {VALUE: values}
+
+
+class _TypeReader(OutputReader, SignatureReader):
+    """For a type: what is read is a value of it."""
 
     def __init__(
         self,
@@ -89,18 +123,8 @@ class _Reader(SignatureReader):
         super().__init__(FINAL_ANSWER, schema, parameters, adapter)
         self._wrapped = wrapped
 
-    @property
-    def _complaint(self) -> str:
-        return "Your answer does not fit."
-
-    def read(self, text: str) -> Arguments | BadArguments:
-        if text.lstrip().startswith("```"):
-            return self._refusal([Problem((), "give the JSON alone, without a code fence")])
-        return super().read(text)
-
     def _values(self, given: dict[str, Any]) -> dict[str, Any]:
-        value = super()._values(given)
-        return value if self._wrapped else {_VALUE: value}
+        return self.under_value(super()._values(given))
 
 
 def _resolved(schema: Node) -> Node:

@@ -21,9 +21,9 @@ __all__ = ["OwnSchemaReader", "compile_schema"]
 class OwnSchemaReader(ArgumentsReader):
     """For tools that bring their own schema: `jsonschema_rs` validates."""
 
-    def __init__(self, tool_name: str, schema: dict[str, Any]) -> None:
+    def __init__(self, tool_name: str, schema: dict[str, Any], what: str = "`parameters`") -> None:
         super().__init__(tool_name, schema, schema)
-        self._validator = compile_schema(schema)
+        self._validator = compile_schema(schema, what)
 
     def _values(self, given: dict[str, Any]) -> dict[str, Any]:
         if not self._validator.is_valid(given):
@@ -45,16 +45,16 @@ class OwnSchemaReader(ArgumentsReader):
                     yield Problem(path, error.message)
 
 
-def compile_schema(schema: dict[str, Any]) -> jsonschema_rs.Validator:
+def compile_schema(schema: dict[str, Any], what: str = "`parameters`") -> jsonschema_rs.Validator:
     """A validator for an author's schema. It fetches nothing and repeats no value in its messages.
 
-    Errors: `ConfigurationError` for what is no schema and for references outside of it.
+    Errors: `ConfigurationError`, about `what`, for no schema and for references outside of it.
     """
     try:
         return jsonschema_rs.validator_for(schema, offline=True, mask="this")
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         reason = str(error).partition("\n")[0][:300]
         raise ConfigurationError(
-            f"`parameters` is no JSON Schema that can be used here: {reason}. References must point "
+            f"{what} is no JSON Schema that can be used here: {reason}. References must point "
             "into the schema itself (`#/$defs/...`)"
         ) from error

@@ -112,14 +112,14 @@ def _parts(value: object) -> Iterator[Node]:
             yield from _parts(item)
 
 
-def own_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def own_schema(parameters: Mapping[str, Any], what: str = "`parameters`") -> dict[str, Any]:
     """An author's schema, copied and closed: unknown names are refused unless it admits them.
 
     A composed root of a draft before 2019-09 stays open; those drafts cannot close it.
     Errors: `ConfigurationError` for a root that is no object.
     """
     if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
-        raise ConfigurationError(f"`parameters` is a JSON Schema as a dict, not {parameters!r}")
+        raise ConfigurationError(f"{what} is a JSON Schema as a dict, not {parameters!r}")
     schema = deepcopy(dict(parameters))
     if schema.setdefault("type", "object") != "object":
         raise ConfigurationError(

@@ -9,7 +9,7 @@ _remit() {
   prev="${COMP_WORDS[COMP_CWORD-1]}"
 
   # Build list of options that take values (to skip their arguments)
-  local options_with_values='--calls --color --confirm --file --instructions --model --remit --run-id --seconds --steps --tokens --tools --usd -f'
+  local options_with_values='--calls --color --confirm --file --instructions --model --output --remit --run-id --seconds --steps --tokens --tools --usd -f'
 
   # Build list of all valid command names (to distinguish from positionals)
   local all_commands='check completion config demo run show tools'
@@ -148,7 +148,7 @@ _remit() {
           ;;
         "run")
           if [[ ${cur} == -* ]]; then
-            local -a _c=("--tools" "--remit" "--model" "--instructions" "--confirm" "--run-id" "--file" "-f" "--json" "--jsonl" "--exit-zero" "--steps" "--tokens" "--usd" "--calls" "--seconds" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
+            local -a _c=("--tools" "--remit" "--model" "--instructions" "--confirm" "--run-id" "--file" "-f" "--json" "--jsonl" "--output" "--exit-zero" "--steps" "--tokens" "--usd" "--calls" "--seconds" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
             local _q
             COMPREPLY=()
             for _x in "${_c[@]}"; do
@@ -182,6 +182,9 @@ _remit() {
                 COMPREPLY=( $(compgen -f -- "${cur}") )
                 ;;
               -f)
+                COMPREPLY=( $(compgen -f -- "${cur}") )
+                ;;
+              --output)
                 COMPREPLY=( $(compgen -f -- "${cur}") )
                 ;;
               --steps)

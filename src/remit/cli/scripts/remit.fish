@@ -5,7 +5,7 @@
 function __fish_remit_using_command
     set -l cmd (commandline -opc)
     set -l subcommands
-    set -l options_with_values '--calls --color --confirm --file --instructions --model --remit --run-id --seconds --steps --tokens --tools --usd -f'
+    set -l options_with_values '--calls --color --confirm --file --instructions --model --output --remit --run-id --seconds --steps --tokens --tools --usd -f'
     set -l all_commands 'check completion config demo run show tools'
     set -l skip_next 0
     # Extract command words (only real subcommand names) from command line
@@ -45,7 +45,7 @@ end
 function __fish_remit_positional_index
     set -l cmd (commandline -opc)
     set -l path_len $argv[1]
-    set -l options_with_values '--calls --color --confirm --file --instructions --model --remit --run-id --seconds --steps --tokens --tools --usd -f'
+    set -l options_with_values '--calls --color --confirm --file --instructions --model --output --remit --run-id --seconds --steps --tokens --tools --usd -f'
     set -l skip_next 0
     set -l consumed_path 0
     set -l count 0
@@ -135,6 +135,7 @@ complete -c remit -n '__fish_remit_using_command run' -l file -r -F -d 'Attach a
 complete -c remit -n '__fish_remit_using_command run' -s f -r -F -d 'Attach a file: an image, a sound, a PDF or a text. Repeat it for more.'
 complete -c remit -n '__fish_remit_using_command run' -l json -d 'Answer with one JSON document: text, reason, spend.'
 complete -c remit -n '__fish_remit_using_command run' -l jsonl -d 'Answer with one JSON line for each event, the outcome last.'
+complete -c remit -n '__fish_remit_using_command run' -l output -r -F -d 'A JSON Schema that the answer must fit, from a file: the answer on stdout is JS…'
 complete -c remit -n '__fish_remit_using_command run' -l exit-zero -d 'Exit with 0 however the run ended.'
 complete -c remit -n '__fish_remit_using_command run' -l steps -r -d 'Replies of the model, each with the calls that it asks for.'
 complete -c remit -n '__fish_remit_using_command run' -l tokens -r -d 'Tokens of prompts and replies, cached ones included.'
