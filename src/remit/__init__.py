@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from remit.pending import Allow, Confirm, Decision, Pending, PolicyRequest, Refuse, Veto
     from remit.remit import Remit, Runtime
     from remit.store.memory import MemoryStore
-    from remit.tools import Call, Computed, Effect, Tool, Toolset, tool
+    from remit.tools import Call, Computed, Effect, Secret, Tool, Toolset, tool
     from remit.tools.derived import Invocation, Proceed, filter, prefix, wrap_tools  # noqa: A004 - as it is called everywhere
     from remit.transcript import Transcript
 
@@ -105,6 +105,7 @@ __all__ = [
     "Reply",
     "RunBusy",
     "Runtime",
+    "Secret",
     "SessionBusy",
     "Settings",
     "Spend",
@@ -146,7 +147,7 @@ _HOMES = {
     "remit.pending": "Allow Confirm Decision Pending PolicyRequest Refuse Veto",
     "remit.remit": "Remit Runtime",
     "remit.store.memory": "MemoryStore",
-    "remit.tools": "Call Computed Effect Tool Toolset tool",
+    "remit.tools": "Call Computed Effect Secret Tool Toolset tool",
     "remit.tools.derived": "Invocation Proceed filter prefix wrap_tools",
     "remit.transcript": "Transcript",
 }

@@ -49,7 +49,7 @@ class Pending:
     """Names of the remits from the root down to the one that waits."""
     tool: str
     arguments: str
-    """The exact arguments as canonical JSON."""
+    """The exact arguments as canonical JSON, with what is marked `Secret` masked."""
     summary: str
     """What the person who decides is shown."""
     token: str | None = field(repr=False)

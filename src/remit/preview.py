@@ -11,8 +11,10 @@ from collections.abc import Sequence
 
 from remit.messages import ResultContent, Text
 
-__all__ = ["PREVIEW_CHARS", "preview", "preview_of"]
+__all__ = ["MASK", "PREVIEW_CHARS", "masking", "preview", "preview_of"]
 
+MASK = "***"
+"""What is shown in place of a secret."""
 PREVIEW_CHARS = 200
 """How long a preview is at most, in characters."""
 
@@ -21,13 +23,20 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _VISIBLE = re.compile(r"\S")
 
 
-def preview(text: str) -> str:
-    """The beginning of a text as one line: printable characters only, runs of white space as one blank."""
+def preview(text: str, *, hide: Sequence[str] = ()) -> str:
+    """The beginning of a text as one line: printable characters only, runs of white space as one blank.
+
+    `hide` are texts that are masked in it.
+    """
     found = _VISIBLE.search(text)
     if found is None:
         return ""
     begin = found.start()
     head = text[begin : begin + _LOOKED_AT]
+    if hide:
+        # Far enough, so that none is cut at the end and its beginning shown.
+        beyond = begin + _LOOKED_AT + max(map(len, hide))
+        head = masking(text[begin:beyond], hide)[:_LOOKED_AT]
     line = " ".join(head.split()) if head.isprintable() else _printable(head)
     if len(line) <= PREVIEW_CHARS and begin + _LOOKED_AT >= len(text):
         return line
@@ -41,7 +50,14 @@ def _printable(text: str) -> str:
     return " ".join(shown.split())
 
 
-def preview_of(content: Sequence[ResultContent]) -> str:
+def masking(text: str, hide: Sequence[str]) -> str:
+    """The text with these texts masked, the longest first."""
+    for each in sorted(hide, key=len, reverse=True):
+        text = text.replace(each, MASK)
+    return text
+
+
+def preview_of(content: Sequence[ResultContent], *, hide: Sequence[str] = ()) -> str:
     """The same of a result; media as their type and size."""
     parts: list[str] = []
     for block in content:
@@ -51,4 +67,4 @@ def preview_of(content: Sequence[ResultContent]) -> str:
                 break
         else:
             parts.append(f" [{block.media_type}, {len(block.data):,} bytes] ")
-    return preview("".join(parts))
+    return preview("".join(parts), hide=hide)

@@ -192,7 +192,7 @@ class Proposed(_Recorded, frozen=True):
     pending_id: str
     summary: str
     arguments: str
-    """Canonical JSON of what would run."""
+    """Canonical JSON of what would run, as it may be shown: secrets are masked."""
     expires_at: str
     """UTC, ISO 8601."""
     wanted_by: str

@@ -58,7 +58,7 @@ def propose(
     pending_id = secrets.token_hex(10)  # runs of the same id in two stores share nothing
     token = TOKENS[pending_id] = mint_token()
     expires_at = run.clock.utc(after=tool.expires)
-    shown = canonical(arguments.given)
+    shown = canonical(tool.masked(arguments.given))
     run.record.write(
         Proposed(call.use.id, pending_id, summary, shown, expires_at.isoformat(), wanted)
     )

@@ -16,13 +16,14 @@ from typing import Any
 
 from remit.bodies import Body, Ended, run_inline
 from remit.budget import ZERO, Amount, Bill, Reservation, Totals
+from remit.canonical import encode
 from remit.current import CURRENT, Frame
 from remit.dispatch.telling import told
 from remit.dispatch.wrapping import Descent
 from remit.errors import ToolError
 from remit.late import STILL_RUNNING, LateOutcome
 from remit.messages import Status
-from remit.preview import preview
+from remit.preview import masking, preview
 from remit.resources import Path
 from remit.rows import Late, Started
 from remit.run import Run
@@ -256,7 +257,10 @@ class Execution:
         self._run.emit("call_abandoned", self._named)
 
     def _preview(self) -> str:
-        return preview(self._call.arguments)
+        """The arguments for people, without secrets."""
+        if not self._tool.has_secrets:
+            return preview(self._call.arguments)
+        return preview(encode(self._tool.masked(self._arguments.given)).decode())
 
     def bill(self) -> tuple[Totals | None, Bill | None]:
         """Close the account: what the call cost itself, and what the runs inside cost.
@@ -283,11 +287,16 @@ class Execution:
             deadline=self._until,
             deps=run.deps,
             clock=run.loop.time,
-            on_progress=lambda message, fraction: run.emit_threadsafe(
-                "call_progress", {**self._named, "message": message, "fraction": fraction}
-            ),
+            on_progress=self._progress,
             on_charge=self._frame.charge,
         )
+
+    def _progress(self, message: str | None, fraction: float | None) -> None:
+        """From whichever thread the function runs in."""
+        if self._run.listeners:
+            shown = message and masking(message, self._tool.secrets(self._arguments.given))
+            fields = {**self._named, "message": shown, "fraction": fraction}
+            self._run.emit_threadsafe("call_progress", fields)
 
     @property
     def _named(self) -> dict[str, str]:

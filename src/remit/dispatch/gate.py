@@ -15,7 +15,7 @@ from typing import Any
 
 from remit.bodies import Ended
 from remit.budget import NOTHING, ZERO, Amount, Bill, Exhausted, Reservation, Totals
-from remit.canonical import arguments_hash, canonical
+from remit.canonical import arguments_hash, canonical, parse_json
 from remit.dispatch.approval import approved, ask_person, propose, wanted_by
 from remit.dispatch.execution import Execution
 from remit.dispatch.results import (
@@ -286,10 +286,11 @@ class Passage:
             read = self._tool.read_arguments(self.call.arguments)
             shown = read if isinstance(read, Arguments) else self._arguments
             ending = await self._ask(
-                lambda: self._tool.summarise(shown.values),
+                lambda: self._tool.summarise(self._tool.shown(shown)),
                 f"summary {self._tool.name}",
             )
-            plain = f"{self._tool.name}({canonical(self._arguments.given)})"[:MAX_PLAIN_CHARS]
+            plain = canonical(self._tool.masked(self._arguments.given))
+            plain = f"{self._tool.name}({plain})"[:MAX_PLAIN_CHARS]
             text = ending.value if isinstance(ending, Returned) else plain
         if self.call.repeats:
             text += " (An equal call may already have taken effect: its outcome is unknown.)"
@@ -565,7 +566,7 @@ class Passage:
                     "key": call.key,
                     "status": result.status.value,
                     "seconds": run.loop.time() - self._asked_at,
-                    "preview": preview_of(result.shown.content),
+                    "preview": self._preview(result),
                 },
             )
 
@@ -579,10 +580,25 @@ class Passage:
 
     def _edited_words(self) -> str:
         """Tell the model where the person who approved changed the arguments (E5)."""
-        decision = self.call.decision
+        run, decision = self.run, self.call.decision
         if decision is None or decision.edit is None or not decision.approve:
             return ""
-        return f"[{decision.by} changed the arguments to {decision.edit}]\n"
+        tool, edit = run.config.tools.get(self.call.use.name), decision.edit
+        if tool is not None and tool.has_secrets:
+            edit = canonical(
+                tool.masked(parse_json(edit))
+            )  # the model wrote no secret of the host's
+        return f"[{decision.by} changed the arguments to {edit}]\n"
+
+    def _preview(self, result: Result) -> str:
+        """The result for people. A secret that a tool repeats is masked there too."""
+        content = result.shown.content
+        if self._fits:
+            return preview_of(content, hide=self._tool.secrets(self._arguments.given))
+        tool = self.run.config.tools.get(self.call.use.name)
+        if tool is not None and tool.has_secrets:  # what does not fit may be quoted
+            return "Error: the arguments do not fit."
+        return preview_of(content)
 
     # Began early
 

@@ -5,7 +5,7 @@ Above `schedule` and the values, below the dispatcher, which alone enters a tool
     tool        `@tool`, `Tool`: the described function
     functions   functions as they are
     signature   what a signature and a docstring say, and how its arguments are validated
-    computed    parameters that the host fills
+    computed    parameters that the host fills, and those that nobody is shown
     schema      JSON Schemas: made, read, walked along a value
     arguments   from the text of a call to validated values
     own_schema  the same for tools that bring their own schema
@@ -17,7 +17,7 @@ Above `schedule` and the values, below the dispatcher, which alone enters a tool
 
 from remit.tools.arguments import Arguments, BadArguments, near_matches
 from remit.tools.call import Call
-from remit.tools.computed import Computed, ComputedParameter
+from remit.tools.computed import Computed, ComputedParameter, Secret
 from remit.tools.tool import Effect, Reconciler, Tool, tool
 from remit.tools.toolset import StaticTools, Tools, Toolset, flattened, resolve
 
@@ -29,6 +29,7 @@ __all__ = [
     "ComputedParameter",
     "Effect",
     "Reconciler",
+    "Secret",
     "StaticTools",
     "Tool",
     "Tools",

@@ -21,10 +21,7 @@ from typing import Any, Self, cast
 import msgspec
 
 from remit.canonical import parse_json
-from remit.tools.schema import (
-    Node,
-    coerced,
-)
+from remit.tools.schema import Node, coerced, holds_secrets, masked
 
 __all__ = [
     "Arguments",
@@ -80,15 +77,22 @@ class ArgumentsReader(ABC):
 
     def __init__(self, tool_name: str, schema: Node, parameters: Mapping[str, Any]) -> None:
         self._tool_name = tool_name
-        self._schema = schema
+        self.schema = schema
+        """With our marks."""
         self._parameters = parameters
         self._nothing_required = not parameters.get("required")
+        self.has_secrets = holds_secrets(schema)
+        """Something in the arguments may be a secret."""
 
     def named(self, tool_name: str) -> Self:
         """The same for a tool of another name."""
         other = copy.copy(self)
         other._tool_name = tool_name  # noqa: SLF001 - its own kind
         return other
+
+    def masked(self, given: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+        """Arguments as people may see them, and what was masked."""
+        return masked(self.schema, given)
 
     def read(self, text: str) -> Arguments | BadArguments:
         """Read the text of one call.
@@ -109,7 +113,7 @@ class ArgumentsReader(ABC):
         try:
             return Arguments(given, self._values(given))
         except Misfit as misfit:
-            mended = coerced(self._schema, given)
+            mended = coerced(self.schema, given)
             if mended is None:
                 return self._refusal(misfit.problems)
         try:

@@ -1,4 +1,4 @@
-"""Parameters that the host fills: today's date, the caller's id, a secret."""
+"""What a parameter can be marked as: filled by the host (`Computed`), or shown to nobody (`Secret`)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from remit.errors import ConfigurationError
+from remit.tools.schema import SECRET_MARK
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from pydantic import GetJsonSchemaHandler, TypeAdapter
+    from pydantic_core import CoreSchema
 
-__all__ = ["Computed", "ComputedParameter"]
+__all__ = ["Computed", "ComputedParameter", "Secret"]
+
+
+class Secret:
+    """Marks what people are not shown: `Annotated[str, remit.Secret]`, for a parameter or a field in one.
+
+    The model fills it and the function gets it, as any other. Where a call is shown to people it is `"***"`: in the
+    summary and the arguments of a `Pending`, in events and in what a wrapper logs. It stands in the transcript as the
+    model wrote it, and an approval binds its true value. For what the model is not to know, see `Computed`.
+    In a schema of your own write `"writeOnly": true`.
+    """
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """The mark, in the schema that remit keeps. Called by pydantic, wherever the annotation stands."""
+        return {**handler(core_schema), SECRET_MARK: True}
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class OwnSchemaReader(ArgumentsReader):
     def _values(self, given: dict[str, Any]) -> dict[str, Any]:
         if not self._validator.is_valid(given):
             raise Misfit(self._problems(given))
-        return walk(self._schema, given, native_number)
+        return walk(self.schema, given, native_number)
 
     def _problems(self, given: dict[str, Any]) -> Iterable[Problem]:
         for error in self._validator.iter_errors(given):

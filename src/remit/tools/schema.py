@@ -17,14 +17,18 @@ from typing import Any, TypeAlias, cast
 
 from remit.canonical import parse_json
 from remit.errors import ConfigurationError
+from remit.preview import MASK
 
 __all__ = [
     "EXACT_MARK",
+    "SECRET_MARK",
     "Leaf",
     "Node",
     "coerced",
     "exact",
+    "holds_secrets",
     "json_types",
+    "masked",
     "mixes_decimal_and_text",
     "native_number",
     "needs_exact",
@@ -42,6 +46,9 @@ Leaf: TypeAlias = Callable[[list[Node], Any], Any]
 
 EXACT_MARK = "x-remit-exact"
 """Marks where pydantic reads more than the schema says, or fewer digits; never published."""
+SECRET_MARK = "x-remit-secret"
+"""Marks what nobody is shown; never published."""
+_MARKS = (EXACT_MARK, SECRET_MARK)
 _NOTHING: Node = {"not": {}}
 _MAPS_OF_SCHEMAS = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
 _LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -79,7 +86,7 @@ def published(schema: Any) -> Any:
     """The schema as the model sees it: without marks."""
     if isinstance(schema, Mapping):
         members = cast("Node", schema)
-        return {name: published(part) for name, part in members.items() if name != EXACT_MARK}
+        return {name: published(part) for name, part in members.items() if name not in _MARKS}
     if isinstance(schema, list):
         return list(map(published, cast("list[Any]", schema)))
     return schema
@@ -272,6 +279,80 @@ def _admits(nodes: list[Node], type_name: str) -> bool:
         type_name in types or (type_name == "integer" and "number" in types)
         for types in map(json_types, nodes)
     )
+
+
+# --- secrets -------------------------------------------------------------------------------------
+
+
+def holds_secrets(schema: object) -> bool:
+    """Whether anything in a value of this schema may be a secret."""
+    return any(_is_secret(part) for part in _parts(schema))
+
+
+def masked(root: Node, value: Any) -> tuple[Any, list[Any]]:
+    """The value as people may see it, and what was masked in it.
+
+    In doubt about what a schema says of a place, it is masked: of all sub-schemas that may speak about the
+    place, one that marks it is enough.
+    """
+    hidden: list[Any] = []
+    return _masked(root, [root], value, hidden), hidden
+
+
+def _masked(root: Node, nodes: list[Node], value: Any, hidden: list[Any]) -> Any:
+    behind = _behind(root, nodes)
+    if behind is None or any(map(_is_secret, behind)):
+        hidden.append(value)
+        return MASK
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return {
+            name: _masked(root, _may_speak(behind, name), member, hidden)
+            for name, member in members.items()
+        }
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return [
+            _masked(root, _may_speak(behind, index), item, hidden)
+            for index, item in enumerate(items)
+        ]
+    return value
+
+
+def _is_secret(node: Node) -> bool:
+    """By our mark, or by the word of JSON Schema for what is written and never shown."""
+    return SECRET_MARK in node or node.get("writeOnly") is True
+
+
+def _behind(root: Node, nodes: list[Node]) -> list[Node] | None:
+    """These nodes and every one that may speak about the same place; None where that cannot be known."""
+    found = list(nodes)
+    for node in found:
+        parts: list[Any] = [
+            part for key in ("anyOf", "oneOf", "allOf") for part in node.get(key, ())
+        ]
+        parts += [node[key] for key in ("if", "then", "else") if key in node]
+        parts += cast("Node", node.get("dependentSchemas", {})).values()
+        if "$ref" in node:
+            if not str(node["$ref"]).startswith("#/") or len(found) > _MAX_NODES:
+                return None
+            parts.append(_resolved(root, node["$ref"]))
+        found += [part for part in map(_as_node, parts) if part not in found]
+    return found
+
+
+def _may_speak(nodes: list[Node], step: str | int) -> list[Node]:
+    """What these nodes may say about one member or item."""
+    parts: list[Any] = []
+    for node in nodes:
+        if isinstance(step, str):
+            parts += [node.get("properties", {}).get(step)]
+            parts += cast("Node", node.get("patternProperties", {})).values()
+            parts += [node.get("additionalProperties"), node.get("unevaluatedProperties")]
+        else:
+            parts += cast("list[Any]", node.get("prefixItems", []))[step : step + 1]
+            parts += [node.get("items"), node.get("unevaluatedItems"), node.get("contains")]
+    return [_as_node(part) for part in parts if isinstance(part, Mapping)]
 
 
 # --- leaves --------------------------------------------------------------------------------------

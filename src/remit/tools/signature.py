@@ -351,7 +351,7 @@ class SignatureReader(ArgumentsReader):
         self._needs_exact = needs_exact(schema)
 
     def _values(self, given: dict[str, Any]) -> dict[str, Any]:
-        form = exact(self._schema, given) if self._needs_exact else given
+        form = exact(self.schema, given) if self._needs_exact else given
         written = encode(form)
         try:
             values = self._validate(written, strict=True, extra="forbid")
@@ -362,7 +362,7 @@ class SignatureReader(ArgumentsReader):
                 [Problem((), f"a validator failed with {type(error).__name__}")]
             ) from error
         if len(written) > _LONGEST_DOUBLE or b"E+" in written:
-            place = overflow(self._schema, form)
+            place = overflow(self.schema, form)
             if place is not None:
                 raise Misfit([Problem(place, "the number is too large for a float")])
         return values

@@ -14,7 +14,7 @@ import inspect
 import json
 import re
 import string
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from enum import Enum, StrEnum
@@ -24,6 +24,7 @@ from remit.canonical import canonical
 from remit.errors import ConfigurationError
 from remit.excerpt import MIN_RESULT_TOKENS
 from remit.models.base import ToolSpec
+from remit.preview import MASK
 from remit.schedule import Footprint
 from remit.tools.arguments import (
     Arguments,
@@ -409,6 +410,36 @@ class Tool(Generic[P, R]):
             self._footprint.writes, tuple([each.fill(arguments) for each in self._resources])
         )
 
+    @property
+    def has_secrets(self) -> bool:
+        """Something in its arguments may be a `Secret`."""
+        return self._reader.has_secrets
+
+    def masked(self, given: dict[str, Any]) -> Any:
+        """`Arguments.given` as people may see it."""
+        return self._reader.masked(given)[0] if self.has_secrets else given
+
+    def shown(self, arguments: Arguments) -> Mapping[str, Any]:
+        """The values for `summarise`: a secret is `"***"`, and what holds one inside is JSON with that masked."""
+        if not self.has_secrets:
+            return arguments.values
+        # What was left out has its default, and that is no JSON: enough to know whether it is a secret.
+        given = {**dict.fromkeys(arguments.values), **arguments.given}
+        masked: Any = self.masked(given)
+        if not isinstance(masked, dict):
+            return dict.fromkeys(arguments.values, MASK)
+        shown = cast("dict[str, Any]", masked)
+        return {
+            name: value if shown[name] == given[name] else shown[name]
+            for name, value in arguments.values.items()
+        }
+
+    def secrets(self, given: dict[str, Any]) -> tuple[str, ...]:
+        """The secrets among the arguments, as texts that are not to be shown; short ones may stand for anything."""
+        if not self.has_secrets:
+            return ()
+        return tuple(text for text in _texts(self._reader.masked(given)[1]) if len(text) >= 4)
+
     def summarise(self, values: Mapping[str, Any]) -> str:
         """One call in words, for the person who approves, at most 1,000 characters.
 
@@ -763,6 +794,22 @@ def _bound(function: Callable[..., Any], instance: object) -> Callable[..., Any]
 
 def _evaluate(parameter: ComputedParameter, call: Call[Any]) -> Any:
     return parameter.fn(call) if parameter.takes_call else parameter.fn()
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text and number in it, longest forms first: as it is, and as JSON writes it."""
+    match value:
+        case str():
+            yield from {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], value}
+        case dict():
+            yield from _texts(list(cast("dict[str, Any]", value).values()))
+        case list():
+            for item in cast("list[Any]", value):
+                yield from _texts(item)
+        case bool() | None:
+            pass
+        case _:
+            yield str(value)
 
 
 def _shown(value: Any) -> str:
