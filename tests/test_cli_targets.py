@@ -19,10 +19,10 @@ def shop(cli: Cli) -> Cli:
 
 
 def shown(cli: Cli, *arguments: str) -> list[str]:
-    """The names of the tools that a target gives."""
+    """The names of the tools that a target gives, without those that remit adds."""
     ended = cli("tools", *arguments, "--json")
     assert ended.code == 0, ended.err
-    return [tool["name"] for tool in ended.document["tools"]]
+    return [tool["name"] for tool in ended.document["tools"] if tool["name"] != "read_artifact"]
 
 
 # --- what is found -------------------------------------------------------------------------------
