@@ -555,9 +555,27 @@ def test_streams_that_are_not_there_are_missed_by_nobody(tmp_path: Path) -> None
     run = "remit run hi --model scripted:script.json"
     assert shell(f"{run} 2>&-", tmp_path).stdout == "Hello.\n"
     assert shell(f"{run} <&-", tmp_path).stdout == "Hello.\n"
-    ended = shell(f"{run} >&-; echo $?", tmp_path)
-    assert (ended.stdout, "Traceback" in ended.stderr) == ("0\n", False)
+    for command in (run, "remit --version", "remit config show"):
+        ended = shell(f"{command} >&-; echo $?", tmp_path)
+        assert (ended.stdout, "Traceback" in ended.stderr) == ("0\n", False)
     assert shell("remit run 2>&-; echo $?", tmp_path).stdout == "2\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device here that is always full")
+def test_an_answer_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+    write_script(tmp_path, ["Hello."])
+    for command in ("run hi --quiet --model scripted:script.json", "config show", "--version"):
+        ended = shell(f"remit {command} >/dev/full; echo $?", tmp_path)
+        assert ended.stdout == f"{exits.UNWRITTEN}\n"
+        assert "No space left" in ended.stderr
+        assert ended.stderr.count("\n") == 1
+
+
+def test_a_directory_that_is_gone_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    ended = shell("cd gone; rmdir ../gone; remit run hi --model demo:support; echo $?", tmp_path)
+    assert ended.stdout == "2\n"
+    assert ended.stderr.splitlines()[-1].startswith("remit: the working directory cannot be read")
 
 
 def test_a_loop_of_the_shell_runs_once_for_each_line(tmp_path: Path) -> None:

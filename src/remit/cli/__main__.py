@@ -14,24 +14,29 @@ def main() -> None:
     """Run the command that the arguments name, and exit with its code."""
     match sys.argv[1:]:
         case ["--version"]:
-            _say(f"remit {__version__}\n")
+            sys.exit(_say(f"remit {__version__}\n"))
         case ["completion", ("bash" | "zsh" | "fish") as shell]:
             from remit.cli.scripts import script
 
-            _say(script(shell))
+            sys.exit(_say(script(shell)))
         case arguments:
             from remit.cli.app import main as run
 
             sys.exit(run(arguments))
 
 
-def _say(text: str) -> None:
-    """Write to stdout; that nobody reads it is no error."""
+def _say(text: str) -> int:
+    """Write to stdout; that nobody reads it is no error. Returns the exit code."""
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
+        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison] - a process may have none
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else the exit would try again, and complain
+        if not isinstance(error, BrokenPipeError):
+            print(f"remit: {error.strerror}", file=sys.stderr)
+            return 74  # `exits.UNWRITTEN`, without the import
+    return 0
 
 
 if __name__ == "__main__":

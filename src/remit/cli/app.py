@@ -6,6 +6,7 @@ what only another needs. Errors of the user are one clear line on stderr; a trac
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -89,6 +90,10 @@ def _app() -> App:
 APP: Final = _app()
 
 
+_OF_WRITING: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EIO})
+"""What goes wrong where the answer is written."""
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name. Returns the exit code."""
     tolerant()
@@ -98,6 +103,10 @@ def main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return exits.PIPE_CLOSED
+    except OSError as error:
+        _forget_stdout()
+        complain(f"the answer could not be written: {error.strerror or error}")
+        return exits.UNWRITTEN
     return code
 
 
@@ -114,11 +123,11 @@ def _run(arguments: Sequence[str]) -> int:
         return exits.CONFLICT
     except RemitError as error:
         complain(str(error))
-    except BrokenPipeError:
-        raise
     except KeyboardInterrupt:
         return exits.INTERRUPTED
-    except Exception:  # noqa: BLE001 - the process ends here: a bug has an exit code of its own
+    except Exception as error:  # the process ends here, and a bug has an exit code of its own
+        if isinstance(error, OSError) and error.errno in _OF_WRITING:
+            raise
         traceback.print_exc()
         complain("this is a bug in remit; please report it with the lines above")
         return exits.BUG

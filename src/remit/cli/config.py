@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from remit.cli import exits
 from remit.cli.documents import VERSION, write_document
-from remit.cli.settings import Setting, read_settings
+from remit.cli.settings import Setting, here, read_settings
 from remit.cli.streams import complain, own_stdout
 from remit.errors import ConfigurationError
 
@@ -24,7 +23,7 @@ def show(*, origin: bool = False, json: bool = False) -> int:
         json: Print one JSON document; it always says where each value comes from.
     """
     with own_stdout() as streams:
-        values = dict(read_settings(Path.cwd(), os.environ).items())
+        values = dict(read_settings(here(), os.environ).items())
         if json:
             settings = {name: _document(setting) for name, setting in values.items()}
             write_document({"v": VERSION, "settings": settings}, streams.answer)
@@ -41,7 +40,7 @@ def show(*, origin: bool = False, json: bool = False) -> int:
 def check() -> int:
     """Exit with 0 where every file and variable can be read, with 1 and the first fault elsewhere."""
     try:
-        settings = read_settings(Path.cwd(), os.environ)
+        settings = read_settings(here(), os.environ)
     except ConfigurationError as error:
         complain(str(error))
         return exits.CHECK_FAILED

@@ -18,6 +18,7 @@ __all__ = [
     "PIPE_CLOSED",
     "TABLE",
     "TERMINATED",
+    "UNWRITTEN",
     "USAGE",
 ]
 
@@ -28,6 +29,8 @@ USAGE: Final = 2
 """The command line, the configuration or a file that it names is wrong; nothing was sent."""
 CONFLICT: Final = 4
 """Somebody else has the run."""
+UNWRITTEN: Final = 74
+"""The answer could not be written, to a full disk for example."""
 BUG: Final = 70
 """An error inside remit."""
 INTERRUPTED: Final = 130
@@ -74,6 +77,7 @@ def _table() -> str:
             "  4    somebody else has the run",
             *("  " + "".join(f"{end:<22}" for end in row).rstrip() for row in rows),
             "  70   a bug in remit",
+            "  74   the answer could not be written",
             "  130, 143  cancelled by SIGINT, by SIGTERM",
             "  141  whoever read the answer went away",
         ]

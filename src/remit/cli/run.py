@@ -15,7 +15,7 @@ from remit.cli.content import proper_text, read_content
 from remit.cli.documents import answer_of, outcome_document, write_document
 from remit.cli.options import STDIN, Display, Limit, Who
 from remit.cli.plain import PlainDisplay
-from remit.cli.settings import read_settings
+from remit.cli.settings import here, read_settings
 from remit.cli.streams import Streams, complain, harmless, own_stdout
 from remit.cli.targets import AnyRemit, function_of
 from remit.errors import ConfigurationError
@@ -56,7 +56,7 @@ def run(
     """
     _refuse_contradictions(display, json=json, jsonl=jsonl)
     with own_stdout() as streams:
-        directory = Path.cwd()
+        directory = here()
         remit = remit_for(
             who, limit, read_settings(directory, os.environ), directory, output=output
         )

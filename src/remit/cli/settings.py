@@ -23,7 +23,16 @@ from typing import Any, Final, cast
 
 from remit.errors import ConfigurationError
 
-__all__ = ["BUILT_IN", "LIMITS", "Profile", "Setting", "Settings", "checked", "read_settings"]
+__all__ = [
+    "BUILT_IN",
+    "LIMITS",
+    "Profile",
+    "Setting",
+    "Settings",
+    "checked",
+    "here",
+    "read_settings",
+]
 
 FILE: Final = "remit.toml"
 _PREFIX: Final = "REMIT_RUN_"
@@ -140,6 +149,16 @@ def checked(key: str, value: object, where: str) -> Any:
 
 
 # --- sources -------------------------------------------------------------------------------------
+
+
+def here() -> Path:
+    """Where the command is called. Errors: `ConfigurationError` for a directory that is gone."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise ConfigurationError(
+            f"the working directory cannot be read: {error.strerror or error}"
+        ) from error
 
 
 def read_settings(directory: Path, environ: Mapping[str, str]) -> Settings:

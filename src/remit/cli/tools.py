@@ -14,7 +14,7 @@ from remit.canonical import encode
 from remit.cli import exits
 from remit.cli.assemble import model_of, named_remit
 from remit.cli.documents import VERSION, write_document
-from remit.cli.settings import Setting, Settings, read_settings
+from remit.cli.settings import Setting, Settings, here, read_settings
 from remit.cli.streams import harmless, own_stdout
 from remit.cli.targets import AnyRemit, AnyTool, tools_of, tools_or_remit_of
 from remit.errors import ConfigurationError
@@ -49,7 +49,7 @@ def tools(
         json: Print one JSON document.
     """
     with own_stdout() as streams:
-        directory = Path.cwd()
+        directory = here()
         settings = read_settings(directory, os.environ)
         chosen = Setting(model, "--model") if model else settings.run.get("model")
         remit = _remit(
