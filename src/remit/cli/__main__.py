@@ -28,7 +28,7 @@ def main() -> None:
 def _say(text: str) -> int:
     """Write to stdout; that nobody reads it is no error. Returns the exit code."""
     try:
-        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison] - a process may have none
+        if sys.stdout is not None:  # a process may have none
             sys.stdout.write(text)
             sys.stdout.flush()
     except OSError as error:
