@@ -244,6 +244,8 @@ class RunState:
         self.memo: dict[str, Settled] = {}
         self.late: dict[str, Late] = {}
         self._polling: set[str] = set()
+        self._ends = False
+        """A result of the open turn means something for the run."""
         self._opened: Opened | None = None
         self._limits: Limits | None = None
         self._tokens_at_reply = 0
@@ -544,7 +546,9 @@ class RunState:
             self.denied = Limit.parse(row.denied)
         if row.memo is not None:
             self.memo.setdefault(row.memo, row)
-        call.ends = row.ends
+        if row.ends:
+            call.ends = row.ends
+            self._ends = True
         if row.polling:
             self._polling.add(row.tool_use_id)
         if self.answering is not None and not self.answering.open:
@@ -560,7 +564,8 @@ class RunState:
         if did:
             self.stall.observe(did)
         self.answered = True
-        self._hand_in()
+        if self._ends or self.invalids:
+            self._hand_in()
         self._polling.clear()
         self.answering = None
         self.calls = ()
@@ -568,6 +573,7 @@ class RunState:
 
     def _hand_in(self) -> None:
         """What the results of the turn mean for the run: of each kind of end the first in call order counts."""
+        self._ends = False
         ends = {call.ends: call for call in reversed(self.calls)}
         if "output" in ends:
             self.handed_in = HandedIn(ends["output"].use.arguments, typed=True)
