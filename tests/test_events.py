@@ -127,10 +127,15 @@ async def outputs() -> list[Event]:
     return (await watched(desk(script, output=int), "go"))[1]
 
 
+async def redaction_that_fails() -> list[Event]:
+    return (await watched(desk([("look", {}), "done"], [look], redact=lambda text: 1 / 0), "go"))[1]
+
+
 RUNS: list[Callable[[], Awaitable[list[Event]]]] = [
     tools_of_all_kinds,
     trouble_with_the_model,
     decisions,
+    redaction_that_fails,
     outputs,
     a_rule_that_fails,
 ]

@@ -46,6 +46,8 @@ class Parts(Protocol):
     @property
     def confirm(self) -> object: ...
     @property
+    def redact(self) -> object: ...
+    @property
     def notes(self) -> object: ...
     @property
     def stop_when(self) -> object: ...
@@ -79,6 +81,11 @@ def check_parts(parts: Parts) -> None:
     _refuse_unless(
         parts.confirm is None or _takes(parts.confirm, 1),
         "confirm= is an async function of one Pending that returns Decision(approve, by)",
+    )
+    _refuse_unless(
+        parts.redact is None
+        or (_takes(parts.redact, 1) and not inspect.iscoroutinefunction(parts.redact)),
+        "redact= is a `def` of one text that returns the text that may be seen",
     )
     _refuse_unless(
         _are_functions(parts.notes, 0, 1),

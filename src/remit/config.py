@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from remit.budget import Limits
 from remit.models.base import Model, Settings, ToolSpec
 from remit.pending import ConfirmCallback, Guard, Policy
+from remit.redaction import Redactor
 from remit.tools import Tool
 from remit.transcript import Transcript
 
@@ -55,6 +56,7 @@ class Config:
     policy: Policy | None
     guards: tuple[Guard, ...]
     confirm: ConfirmCallback | None
+    redact: Redactor | None
     notes: tuple[Note, ...]
     stop_when: StopWhen | None
     show_budget: bool

@@ -28,6 +28,7 @@ EventKind: TypeAlias = Literal[
     "call_blocked",
     "call_abandoned",
     "output_invalid",
+    "redact_failed",
     "read_discarded",
     "late_outcome",
     "pending",

@@ -33,6 +33,7 @@ from remit.models.base import Model, Settings
 from remit.models.names import named
 from remit.outcome import Outcome
 from remit.pending import TOKENS, ConfirmCallback, Decision, Guard, Policy, mint_token, token_hash
+from remit.redaction import Redactor
 from remit.run import write_decision
 from remit.store.base import Journal
 from remit.store.memory import MemoryStore
@@ -97,6 +98,7 @@ class Changes(TypedDict, total=False):
     policy: Policy | None
     guards: tuple[Guard, ...]
     confirm: ConfirmCallback | None
+    redact: Redactor | None
     notes: tuple[Note, ...]
     stop_when: StopWhen | None
     show_budget: bool
@@ -132,6 +134,9 @@ class Remit(Generic[Deps, Out_co]):
     """Checks that run beside each model call and can veto it."""
     confirm: ConfirmCallback | None = None
     """Decides proposals in process, for a terminal; without it a run waits."""
+    redact: Redactor | None = None
+    """Applied to every text that tools return or raise, before it is kept, recorded, told or sent. From a text to a text;
+    it runs in worker threads. Where it fails, the result is withheld. Runs inside this remit's tools keep to it too."""
     notes: tuple[Note, ...] = ()
     """Asked before each step; text that changed is told to the model."""
     stop_when: StopWhen | None = None
@@ -168,6 +173,7 @@ class Remit(Generic[Deps, Out_co]):
             policy=self.policy,
             guards=tuple(self.guards),
             confirm=self.confirm,
+            redact=self.redact,
             notes=tuple(self.notes),
             stop_when=self.stop_when,
             show_budget=self.show_budget,

@@ -34,6 +34,7 @@ from remit.pending import ConfirmCallback, Decision
 from remit.plan import Room
 from remit.quote import CLOSING_OUTPUT, OUTPUT_FLOOR, Quote, quote, worst_case
 from remit.record import Record
+from remit.redaction import Redactor, both
 from remit.resources import Path
 from remit.rows import (
     Asked,
@@ -569,6 +570,12 @@ class Run:
         if self.config.confirm is not None or self.frame is None:
             return self.config.confirm
         return self.frame.confirm
+
+    @property
+    def redact(self) -> Redactor | None:
+        """What is applied to the texts of tools: this remit's own, then that of the call around it."""
+        outer = None if self.frame is None else self.frame.redact
+        return both(self.config.redact, outer)
 
     def restart_guards(self) -> None:
         """Ask the guards again: nobody can tell whether they passed the open turn before it broke off."""

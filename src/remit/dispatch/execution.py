@@ -37,6 +37,7 @@ __all__ = ["Execution"]
 
 QUICK_SECONDS = 0.001
 """A deterministic function that was measured below this runs on the event loop (C6)."""
+_WITHHELD = "(withheld: its redaction failed)"
 _RETRY_SECONDS = 0.1
 """The pause before the first retry; it doubles."""
 
@@ -89,6 +90,7 @@ class Execution:
             path=self.path,
             listeners=run.listeners,
             confirm=run.confirm,
+            redact=run.redact,
             recorded=call.recorded,
         )
 
@@ -294,9 +296,20 @@ class Execution:
     def _progress(self, message: str | None, fraction: float | None) -> None:
         """From whichever thread the function runs in."""
         if self._run.listeners:
-            shown = message and masking(message, self._tool.secrets(self._arguments.given))
+            shown = message and self._shown(message)
             fields = {**self._named, "message": shown, "fraction": fraction}
             self._run.emit_threadsafe("call_progress", fields)
+
+    def _shown(self, message: str) -> str:
+        """A message of the function's, without what people are not to see."""
+        redact = self._run.redact
+        if redact is not None:
+            try:
+                made: object = redact(message)
+            except Exception:  # noqa: BLE001 - the host's own code: whatever it raises, nothing is shown
+                made = None
+            message = made if isinstance(made, str) else _WITHHELD
+        return masking(message, self._tool.secrets(self._arguments.given))
 
     @property
     def _named(self) -> dict[str, str]:

@@ -6,7 +6,7 @@ Whatever becomes a result passes through here, and so through one output budget 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
 import msgspec
@@ -24,6 +24,7 @@ from remit.tools import BadArguments, Effect, Tool, near_matches
 __all__ = [
     "OUT_OF",
     "Result",
+    "Terms",
     "as_outcome",
     "as_shown",
     "interrupted",
@@ -115,21 +116,29 @@ def is_quick_ending(ending: Ending) -> bool:
     return is_quick(ending.value) if inside is None else is_quick([inside.output, inside.text])
 
 
+class Terms(msgspec.Struct, frozen=True):
+    """On what terms something becomes a result."""
+
+    allowance: Allowance
+    clean: Callable[[Rendered], Rendered | None] = lambda rendered: rendered
+    """What may be seen of it; None where that could not be found out."""
+
+
 def of_ending(
-    ending: Ending, tool: Tool[..., Any], allowance: Allowance, *, carried_out: bool = False
+    ending: Ending, tool: Tool[..., Any], terms: Terms, *, carried_out: bool = False
 ) -> Result:
     """What a body that ended by itself came to; `carried_out`: its function did its work, whatever came after."""
     match ending:
         case Returned(value):
             inside = as_outcome(value)
             if inside is None:
-                return _of_value(value, tool, allowance)
-            return _of_outcome(inside, tool, allowance)
+                return _of_value(value, tool, terms)
+            return _of_outcome(inside, tool, terms)
         case Raised(asyncio.CancelledError()):
             rendered = render_text("Error: the tool was cancelled from within.")
         case Raised(error):
             rendered = render_error(error, hidden=tool.hidden_errors)
-    return _failed(rendered, allowance, carried_out=carried_out)
+    return _failed(rendered, terms, carried_out=carried_out)
 
 
 def as_outcome(value: object) -> Outcome[object] | None:
@@ -141,34 +150,45 @@ def as_outcome(value: object) -> Outcome[object] | None:
 _CARRIED_OUT = " The call itself was carried out."
 
 
-def _of_value(value: object, tool: Tool[..., Any], allowance: Allowance) -> Result:
+def _of_value(value: object, tool: Tool[..., Any], terms: Terms) -> Result:
     """What a body returned. A value that cannot be written is an error; the call took place all the same."""
+    effect = tool.effect is not Effect.READ
     rendered = render(value)
-    if not rendered.is_error:
-        return _result(fitted(rendered, allowance), Status.OK)
-    return _failed(rendered, allowance, carried_out=tool.effect is not Effect.READ)
+    if rendered.is_error:
+        return _failed(rendered, terms, carried_out=effect)
+    clean = terms.clean(rendered)
+    if clean is None:
+        return _withheld(carried_out=effect)
+    return _result(fitted(clean, terms.allowance), Status.OK)
 
 
-def _failed(rendered: Rendered, allowance: Allowance, *, carried_out: bool) -> Result:
+def _failed(rendered: Rendered, terms: Terms, *, carried_out: bool) -> Result:
     """An error, and whether the function did its work all the same."""
+    clean = terms.clean(rendered)
+    if clean is None:
+        return _withheld(carried_out=carried_out)
     if carried_out:
-        content = (*rendered.content, Text(_CARRIED_OUT))
-        rendered = Rendered(content, is_error=True, found=rendered.found)
-    return _result(fitted(rendered, allowance), Status.ERROR)
+        content = (*clean.content, Text(_CARRIED_OUT))
+        clean = Rendered(content, is_error=True, found=clean.found)
+    return _result(fitted(clean, terms.allowance), Status.ERROR)
 
 
-def _of_outcome(outcome: Outcome[object], tool: Tool[..., Any], allowance: Allowance) -> Result:
+def _withheld(*, carried_out: bool) -> Result:
+    """Nothing of it is shown: whether it may be could not be found out."""
+    text = "Error: the result is withheld, because its redaction failed."
+    return said(text + _CARRIED_OUT if carried_out else text, Status.ERROR)
+
+
+def _of_outcome(outcome: Outcome[object], tool: Tool[..., Any], terms: Terms) -> Result:
     """What a run inside came to. What it kept and speaks of can be read here, and later on."""
     if outcome.completed:
-        result = _of_value(
-            outcome.text if outcome.output is None else outcome.output, tool, allowance
-        )
+        result = _of_value(outcome.text if outcome.output is None else outcome.output, tool, terms)
     else:
         whose = f" of {outcome.whose}" if outcome.whose else ""
         words = f"Error: the task is not done ({outcome.reason.value}{whose})."
         if outcome.text.strip():
             words += f" As far as it came: {outcome.text}"
-        result = _result(fitted(render_text(words), allowance), Status.ERROR)
+        result = _failed(render_text(words), terms, carried_out=False)
     told = outcome.text + "".join(b.text for b in result.shown.content if isinstance(b, Text))
     named = [handle for handle in outcome.transcript.artifacts if handle in told]
     if not named:
