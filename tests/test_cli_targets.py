@@ -244,6 +244,17 @@ def test_one_remit_under_two_names_is_one(shop: Cli) -> None:
     assert shop("run", "hi", "--remit", "shop.py").out == "Hello.\n"
 
 
+def test_a_lazy_module_is_asked_and_its_faults_are_the_user_s(shop: Cli) -> None:
+    lazy = "import shop\n\n__all__ = ['look', 3]\n\ndef __getattr__(name):\n"
+    shop.write("lazy.py", f"{lazy}    return getattr(shop, name)\n")
+    assert shown(shop, "lazy.py") == ["look"]
+    shop.write("lazy.py", f"{lazy}    raise RuntimeError(name)\n")
+    for target in ("lazy.py", "lazy.py:look"):
+        ended = shop("tools", target)
+        assert (ended.code, ended.out) == (2, "")
+        assert ended.err == "remit: lazy.py:6: RuntimeError: look\n    raise RuntimeError(name)\n"
+
+
 # --- prints --------------------------------------------------------------------------------------
 
 
