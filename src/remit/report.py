@@ -62,7 +62,6 @@ def outcome_of(
         pending=pending,
         error=error,
         steps=state.steps,
-        prefix_breaks=state.breaks.copy(),
     )
 
 

@@ -33,7 +33,6 @@ from remit.messages import (
 )
 from remit.schedule import Footprint
 from remit.shown import Kept, restored, written
-from remit.transcript import Stub
 
 __all__ = [
     "Activated",
@@ -41,7 +40,6 @@ __all__ = [
     "Awaits",
     "Charged",
     "Decided",
-    "Elided",
     "Ended",
     "Failed",
     "Finished",
@@ -246,13 +244,6 @@ class Noted(_Recorded, frozen=True):
     text: str
 
 
-class Elided(_Recorded, frozen=True):
-    """Old results gave way to notes, all in one break of what was sent before (X5)."""
-
-    kind: ClassVar[str] = "elided"
-    results: tuple[Stub, ...]
-
-
 class Said(_Recorded, frozen=True):
     """Input that arrived while the run was at work, now in its place."""
 
@@ -349,7 +340,6 @@ Row: TypeAlias = (
     | Decided
     | Withdrawn
     | Noted
-    | Elided
     | Said
     | Charged
     | Failed
@@ -373,7 +363,6 @@ _READERS: dict[str, msgspec.json.Decoder[Row]] = {
         Decided,
         Withdrawn,
         Noted,
-        Elided,
         Said,
         Charged,
         Failed,

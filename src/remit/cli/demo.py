@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 from remit import demo as shop
 from remit.budget import Limits
-from remit.cli import exits
+from remit.cli.display import display_for
 from remit.cli.options import Display
-from remit.cli.plain import PlainDisplay
-from remit.cli.run import answer, watched
+from remit.cli.run import code_of, watched
+from remit.cli.signals import Interrupts, run_until_done
 from remit.cli.streams import Streams, own_stdout
 from remit.messages import Text
 from remit.outcome import Outcome
@@ -31,16 +30,19 @@ customer: {question}
 def demo(*, display: Display = Display()) -> int:
     """A support desk at work: parallel calls, a failure, an approval, the bill. No key, no network."""
     with own_stdout() as streams:
-        shown = PlainDisplay(streams, quiet=display.quiet)
+        shown = display_for(streams, display)
         desk = shop.desk(shop.Shop()).replace(
             confirm=shown.confirm if shown.can_ask else _approve(streams)
         )
         print(_INTRODUCTION.format(question=shop.QUESTION), file=streams.notes)
-        outcome = asyncio.run(watched(desk, (Text(shop.QUESTION),), None, shown))
-        for line in (*_told(outcome.transcript), "", *_account(outcome, desk.limits), ""):
-            print(line, file=streams.notes)
-        answer(outcome.text, streams)
-    return exits.OF_REASON[outcome.reason]
+
+        async def play(interrupts: Interrupts) -> int:
+            outcome = await watched(desk, (Text(shop.QUESTION),), None, shown, interrupts)
+            for line in (*_told(outcome.transcript), "", *_account(outcome, desk.limits)):
+                print(line, file=streams.notes)
+            return code_of(outcome, interrupts)
+
+        return run_until_done(play)
 
 
 def _approve(streams: Streams) -> ConfirmCallback:

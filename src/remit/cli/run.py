@@ -12,11 +12,13 @@ from cyclopts import Parameter
 from remit.cli import exits
 from remit.cli.assemble import remit_for
 from remit.cli.content import proper_text, read_content
+from remit.cli.display import Display as Shown
+from remit.cli.display import display_for
 from remit.cli.documents import answer_of, outcome_document, write_document
 from remit.cli.options import STDIN, Display, Limit, Who
-from remit.cli.plain import PlainDisplay
 from remit.cli.settings import here, read_settings
-from remit.cli.streams import Streams, complain, harmless, own_stdout
+from remit.cli.signals import Interrupts, run_until_done
+from remit.cli.streams import complain, own_stdout
 from remit.cli.targets import AnyRemit, function_of
 from remit.errors import ConfigurationError
 from remit.messages import ResultContent
@@ -24,7 +26,7 @@ from remit.models.names import named
 from remit.outcome import Outcome, Reason
 from remit.store.memory import MemoryStore
 
-__all__ = ["answer", "confirming", "run", "waiting_advice", "watched"]
+__all__ = ["code_of", "confirming", "run", "waiting_advice", "watched"]
 
 
 def run(
@@ -62,23 +64,23 @@ def run(
         )
         said = None if prompt == STDIN else prompt
         content = read_content(said, file, streams.input, from_stdin=prompt == STDIN)
-        shown = PlainDisplay(streams, quiet=display.quiet)
+        shown = display_for(streams, display, jsonl=jsonl)
         remit = confirming(remit, who.confirm, shown, directory)
         if run_id is not None:
             proper_text(run_id, "--run-id")
-        outcome = asyncio.run(watched(remit, content, run_id, shown))
-        if json:
-            write_document(outcome_document(outcome), streams.answer)
-        else:
-            answer(answer_of(outcome, remit), streams)
-        if outcome.reason is Reason.WAITING:
-            complain(waiting_advice(outcome, remit))
-    return exits.OK if exit_zero else exits.OF_REASON[outcome.reason]
+
+        async def to_its_end(interrupts: Interrupts) -> int:
+            outcome = await watched(remit, content, run_id, shown, interrupts, tells=not json)
+            if json:
+                write_document(outcome_document(outcome), streams.answer)
+            if outcome.reason is Reason.WAITING:
+                complain(waiting_advice(outcome, remit))
+            return exits.OK if exit_zero else code_of(outcome, interrupts)
+
+        return run_until_done(to_its_end)
 
 
-def confirming(
-    remit: AnyRemit, confirm: str | None, shown: PlainDisplay, directory: Path
-) -> AnyRemit:
+def confirming(remit: AnyRemit, confirm: str | None, shown: Shown, directory: Path) -> AnyRemit:
     """A remit with whoever approves. What the remit brings stands, unless --confirm says otherwise."""
     if confirm is None:
         if remit.confirm is None and shown.can_ask:
@@ -91,14 +93,6 @@ def confirming(
             raise ConfigurationError("--confirm ask: there is no terminal to ask on")
         return remit.replace(confirm=shown.confirm)
     return remit.replace(confirm=function_of(confirm, directory))
-
-
-def answer(text: str, streams: Streams) -> None:
-    """The answer, as text."""
-    if not text:
-        return
-    text = harmless(text) if streams.answer.isatty() else text
-    print(text.removesuffix("\n"), file=streams.answer, flush=True)
 
 
 def waiting_advice(outcome: Outcome[Any], remit: AnyRemit) -> str:
@@ -116,15 +110,40 @@ def waiting_advice(outcome: Outcome[Any], remit: AnyRemit) -> str:
 
 
 async def watched(
-    remit: AnyRemit, content: tuple[ResultContent, ...], run_id: str | None, shown: PlainDisplay
+    remit: AnyRemit,
+    content: tuple[ResultContent, ...],
+    run_id: str | None,
+    shown: Shown,
+    interrupts: Interrupts,
+    *,
+    tells: bool = True,
 ) -> Outcome[Any]:
+    """Run it before somebody's eyes; `tells` the answer too. A signal cancels the run and lets it close."""
     model = named(remit.model)
-    async with remit.stream(content, run_id=run_id) as live:
-        shown.begin(run_id or live.run_id, remit.name, model.name, remit.limits)
-        async for event in live:
-            shown.hear(event)
-    shown.end(live.outcome)
+    interrupts.heard, interrupts.leave = shown.heard, shown.leave
+    asked: list[asyncio.Task[Any]] = []
+    try:
+        async with remit.stream(content, run_id=run_id) as live:
+
+            def stop(_: int) -> None:
+                shown.cancelling()
+                asked.append(asyncio.create_task(live.cancel()))
+
+            with interrupts.stopping(stop):
+                shown.begin(run_id or live.run_id, remit.name, model.name, remit.limits)
+                async for event in live:
+                    shown.hear(event)
+        shown.end(live.outcome, answer=answer_of(live.outcome, remit) if tells else None)
+    finally:
+        shown.close()
     return live.outcome
+
+
+def code_of(outcome: Outcome[Any], interrupts: Interrupts) -> int:
+    """The exit code of a run; who cancelled it says with which."""
+    if outcome.reason is Reason.CANCELLED and interrupts.code is not None:
+        return interrupts.code
+    return exits.OF_REASON[outcome.reason]
 
 
 def _refuse_contradictions(display: Display, *, json: bool, jsonl: bool) -> None:
