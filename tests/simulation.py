@@ -37,6 +37,7 @@ from remit import (
     Limits,
     Live,
     MemoryStore,
+    Message,
     Outcome,
     Pending,
     PolicyRequest,
@@ -46,6 +47,8 @@ from remit import (
     Runtime,
     Settings,
     Text,
+    ToolResult,
+    ToolUse,
     Transcript,
     Veto,
     tool,
@@ -246,13 +249,16 @@ class World:
             raise
         finally:
             self.inside[name] -= 1
-        return value if isinstance(value, Unprintable) else f"{name} {item}"
+        return value if isinstance(value, Unprintable) else self._said(name, item)
+
+    def _said(self, name: str, item: int) -> str:
+        return f"{name} {item}{self.scenario.verbiage}"
 
     def blocking_body(self, name: str, item: int, call: Call[World]) -> object:
         if self.dead:
             raise asyncio.CancelledError
         value = spoil(self.enter(name, item, call))
-        return value if isinstance(value, Unprintable) else f"{name} {item}"
+        return value if isinstance(value, Unprintable) else self._said(name, item)
 
     # Who is asked
 
@@ -331,7 +337,9 @@ class Watched:
         self._who = "root" if root else "child"
         self.inner = ScriptedModel(
             script(plan.turns, heard=self._hear, last=last), name=self._who, record=True,
-            profile=ModelProfile(price=_PRICE, max_output=256),
+            profile=ModelProfile(
+                price=_PRICE, max_output=256, context_window=world.scenario.window if root else 200_000,
+            ),
         )  # fmt: skip
 
     def _hear(self, turn: PlannedTurn) -> None:
@@ -359,6 +367,8 @@ class Watched:
             async for chunk in inner:
                 if isinstance(chunk, Reply) and chunk.usage is not None:
                     world.reported.append(chunk.usage)
+                    if chunk.usage.prompt + request.max_output > self.profile.context_window:
+                        world.violate(f"X5: {chunk.usage.prompt} and {request.max_output} tokens")
                 yield chunk
         except asyncio.CancelledError:
             cause = "time" if world.stop is None else world.stop[0]
@@ -387,8 +397,9 @@ def _shape(calls: Sequence[PlannedCall]) -> str:
 class Disk(MemoryStore):
     """A store that can fail, and that outlives its process."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, elisions: Counter[str]) -> None:
         super().__init__()
+        self._elisions = elisions
         self._appends = 0
         self._crash_at = scenario.crash_at
         self._fails_at = scenario.fails_at
@@ -408,15 +419,20 @@ class Disk(MemoryStore):
         artifacts: Sequence[Artifact] = (),
     ) -> Control:
         self._appends += 1
+        elides = any(row.kind == "elided" for row in rows)
         if self._appends == self._fails_at:
             self.failed = True
+            self._elisions["the journal failed"] += elides
             raise JournalError("the disk is full")
         if self._appends == self._crash_at and not self._commits_first:
+            self._elisions["lost in a crash"] += elides
             await self._die()
         control = await super().append(
             lease, rows, status=status, proposals=proposals, taken=taken, artifacts=artifacts
         )
+        self._elisions["made"] += elides
         if self._appends == self._crash_at:
+            self._elisions["the last thing before a crash"] += elides
             await self._die()
         return control
 
@@ -590,6 +606,31 @@ class Scenario:
     """A limit is raised, a cancelled run reopened."""
     latencies: tuple[float, ...]
     """Of blocking bodies."""
+    window: int
+    """Of the root's model, in tokens."""
+    verbosity: int
+    """How long results are, in words that say nothing."""
+    past: int
+    """Turns of the conversation that the run goes on from."""
+
+    @property
+    def verbiage(self) -> str:
+        return " and so on" * self.verbosity
+
+    @property
+    def history(self) -> Transcript | None:
+        """What was said and done before."""
+        if not self.past:
+            return None
+        transcript = Transcript()
+        transcript.say(Text("and before that"))
+        for turn in range(self.past):
+            use = ToolUse(f"past{turn}", "look", "{}")
+            transcript.add_reply(Message("assistant", (use,)))
+            transcript.answering().slots[0].settle((Text(f"then{self.verbiage}"),))
+            transcript.answering().close()
+        transcript.add_reply(Message("assistant", (Text("that was all"),)))
+        return transcript
 
     @classmethod
     def draw(cls, seed: int) -> Scenario:
@@ -617,6 +658,8 @@ class Scenario:
         if mood in ("stall", "bug"):
             ending = "text"
         plan, last = _with_ending(seed, plan, ending)
+        window, verbosity, past = _window(random.Random(seed * 2 + 7_000_001), mood)
+        at_once = past and seed % 3  # the first transaction is then that of an elision
         return cls(
             seed=seed,
             mood=mood,
@@ -637,13 +680,27 @@ class Scenario:
             hand_back=rng.random() < 0.7,
             show_budget=rng.random() < 0.3,
             says_at=rng.choice((0.0, 0.1, 0.3, 0.7)) if rng.random() < 0.15 else None,
-            crash_at=rng.randint(1, 12) if mood == "crash" else None,
-            fails_at=rng.randint(1, 8) if mood == "journal" else None,
+            crash_at=rng.randint(1, 1 if at_once else 12) if mood == "crash" else None,
+            fails_at=rng.randint(1, 1 if at_once else 8) if mood == "journal" else None,
             breaks_at=rng.randint(3, 9) if mood == "bug" else None,
             cancels_at=rng.choice((0.0, 0.1, 0.2, 0.3, 0.4)) if rng.random() < 0.25 else None,
             goes_on=rng.random() < 0.5,
             latencies=tuple(rng.choice((0.0, 0.1, 0.3, 1.0, 4.0, float("inf"))) for _ in range(7)),
+            window=window,
+            verbosity=verbosity,
+            past=past,
         )  # fmt: skip
+
+
+def _window(rng: random.Random, mood: Mood) -> tuple[int, int, int]:
+    """A model's window, the verbosity of tools and the turns gone before; mostly there is room for everything."""
+    if rng.random() < (0.3 if mood == "crash" else 0.2):
+        return (
+            rng.choice((2_500, 3_500, 5_000)),
+            rng.choice((100, 150, 250)),
+            rng.choice((0, 3, 5, 5)),
+        )
+    return 200_000, 0, 0
 
 
 def _limits(rng: random.Random, mood: Mood) -> Limits:
@@ -676,6 +733,8 @@ class Story:
     """Nothing that was noted got lost on its way to the journal."""
     said: bool = False
     survived: bool = False
+    elisions: Counter[str] = field(default_factory=Counter[str])
+    """What became of the transactions that held an elision."""
 
     def __post_init__(self) -> None:
         self.world = World(self.scenario)
@@ -716,7 +775,7 @@ class Story:
 
     async def first_life(self) -> None:
         """From the start to the end of the story, or to the end of the process."""
-        self.build(Disk(self.scenario))
+        self.build(Disk(self.scenario, self.elisions))
         await self._live(self._begin())
 
     async def second_life(self) -> None:
@@ -728,7 +787,7 @@ class Story:
         world.inside.clear()
         world.streaming.clear()
         self.live = None
-        heir = Disk(self.scenario)
+        heir = Disk(self.scenario, self.elisions)
         heir.inherit(dead)
         self.lossless = False
         self.build(heir)
@@ -796,7 +855,9 @@ class Story:
         return outcome
 
     async def _stream(self) -> Outcome[str]:
-        async with self.support.stream("do it", run_id=self.run_id, deps=self.world) as live:
+        async with self.support.stream(
+            "do it", run_id=self.run_id, deps=self.world, history=self.scenario.history
+        ) as live:
             self.live = live
         return live.outcome
 
@@ -935,10 +996,16 @@ class Story:
             self.world.violate(f"T1: the transcript cannot be sent: {error}")
 
     async def _check_replay(self, outcome: Outcome[str]) -> None:
-        """What the rows say is what the live run said."""
+        """What the rows say is what the live run said, and what they took out can be had."""
         state = await read_state(self.store, self.run_id)
+        for handle in outcome.transcript.artifacts:
+            artifact = await self.store.artifact(self.run_id, handle.removeprefix("artifact:"))
+            self.expect(artifact is not None, f"X5: {handle} is lost")
         stored = await stored_outcome(self.store, state, self.support._config.output)
-        for name in ("reason", "whose", "text", "transcript", "spend", "error", "steps", "output"):
+        for name in (
+            "reason", "whose", "text", "transcript", "spend", "error", "steps", "output",
+            "prefix_breaks",
+        ):  # fmt: skip
             then, now = getattr(outcome, name), getattr(stored, name)
             if name == "spend":
                 then, now = _rounded(then), _rounded(now)
@@ -975,12 +1042,18 @@ class Story:
     def _check_requests(self) -> None:
         """X1, and no request that a provider refuses."""
         requests = self.model.inner.requests
+        broken = 0
         for earlier, later in pairwise(requests):
-            self.expect(
-                prefix_of(earlier.messages, later.messages),
-                f"X1: a request of {len(earlier.messages)} messages is no prefix of the next",
-            )
+            if not prefix_of(earlier.messages, later.messages):
+                broken += 1
+                self.expect(
+                    prefix_of(_without_results(earlier.messages), _without_results(later.messages)),
+                    f"X1: a request of {len(earlier.messages)} messages is no prefix of the next",
+                )
             self.expect(earlier.tools == later.tools, "X1: other tools")
+        assert self.outcome is not None
+        told = self.outcome.prefix_breaks.get("elision", 0)
+        self.expect(broken <= told, f"X1: {broken} breaks of the prefix, and {told} are counted")
 
     async def _check_end(self) -> None:
         outcome = self.outcome
@@ -1146,6 +1219,21 @@ class Story:
         await asyncio.sleep(100)  # the stubborn come to their end
         left = [task.get_name() for task in asyncio.all_tasks() if task.get_name() not in _OURS]
         self.expect(not left, f"tasks live for ever: {left}")
+
+
+def _without_results(messages: Sequence[Message]) -> list[Message]:
+    """The messages but for what their results say."""
+    return [
+        Message(
+            message.role,
+            tuple(
+                msgspec.structs.replace(block, content=(), artifacts=())
+                if isinstance(block, ToolResult) else block
+                for block in message.content
+            ),
+        )
+        for message in messages
+    ]  # fmt: skip
 
 
 _OURS = frozenset({"story", "crash", "main", "cancel"})
@@ -1340,6 +1428,8 @@ def simulate(seed: int, *, loud: bool = False) -> Seen:
     if story.world.violations:
         raise Violation(seed, "; ".join(dict.fromkeys(story.world.violations)))
     story.world.seen["mood", scenario.mood] += 1
+    for what, times in story.elisions.items():
+        story.world.seen["elision", what] += times
     return story.world.seen
 
 

@@ -219,6 +219,7 @@ def test_a_remit_keeps_what_no_flag_changes(shop: Cli) -> None:
     ],
 )
 def test_a_wrong_call_is_one_clear_line(shop: Cli, flags: list[str], told: str) -> None:
+    """U2: and nothing is sent."""
     shop.write("shop.py", SHOP + "def nobody(): ...\n")
     shop.write("odd.json", "[3]")
     shop.write("typo.json", '[{"txt": "Hello."}]')
@@ -432,6 +433,7 @@ def test_an_answer_that_no_encoding_can_hold_is_written_with_escapes(tmp_path: P
 
 
 def test_every_reason_has_an_exit_code_and_the_help_lists_it(cli: Cli) -> None:
+    """U4: one of its own."""
     assert set(exits.OF_REASON) == set(Reason)
     codes = [code for code in exits.OF_REASON.values() if 10 <= code < exits.BUG]
     assert len(codes) == len(set(codes))
@@ -471,6 +473,7 @@ MANY = [CALL] * 9
 def test_the_exit_code_says_why_a_run_ended(
     shop: Cli, turns: list[Any], flags: list[str], reason: Reason
 ) -> None:
+    """U4: and --exit-zero is for scripts that read the document."""
     write_script(shop.directory, turns)
     ended = shop("run", "hi", *LIMITED, "--json", *flags)
     assert ended.document["reason"] == reason

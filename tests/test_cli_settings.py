@@ -20,7 +20,7 @@ def steps_of(ended: Ended) -> tuple[object, str]:
 
 
 def test_what_stands_nearer_wins(cli: Cli) -> None:
-    """Environment, remit.toml, pyproject.toml, the user's file, what is built in; a flag before all of them."""
+    """U5: environment, remit.toml, pyproject.toml, the user's file, what is built in; a flag before all of them."""
     show = ("config", "show", "--json")
     assert steps_of(cli(*show)) == (BUILT_IN["steps"], "built in")
     cli.write("home/.config/remit/config.toml", "[run]\nsteps = 2\n")
@@ -227,8 +227,17 @@ def test_a_profile_that_is_misspelt_is_told_with_what_comes_near(project: Cli) -
     )
 
 
+def test_instructions_in_a_file_are_the_text_itself(project: Cli) -> None:
+    """U3: a cloned directory does not pick a file that is sent to a provider."""
+    project.write("secret.txt", "a secret")
+    project.write("remit.toml", '[run]\nmodel = "demo:support"\ninstructions = "@secret.txt"\n')
+    ended = project("run", "hi")
+    assert (ended.code, ended.out, "a secret" in ended.err) == (2, "", False)
+    assert "remit.toml: run.instructions: '@secret.txt' is not the text itself" in ended.err
+
+
 def test_a_profile_is_imported_only_when_it_is_named(project: Cli) -> None:
-    """A file of settings in a freshly cloned directory is data."""
+    """U3: a file of settings in a freshly cloned directory is data."""
     project.write("shop.py", "raise SystemExit('imported')\n")
     project.write(
         "remit.toml", '[run]\nmodel = "scripted:other.json"\n[remits.support]\ntarget = "shop.py"\n'

@@ -153,6 +153,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_user_s_file_is_told_by_the_user_s_own_line(cli: Cli, fault: str) -> None:
+    """U2: and without a stack of ours."""
     text, told = FAULTS[fault]
     cli.write("bad.py", text)
     ended = cli("run", "hi", "--model", "demo:support", "--tools", "bad.py")
@@ -172,6 +173,7 @@ def test_a_fault_in_a_neighbour_is_told_where_it_is(cli: Cli) -> None:
 
 
 def test_a_fault_inside_a_library_is_told_where_the_user_called_it(cli: Cli) -> None:
+    """U2: not where the library raised."""
     cli.write("bad.py", "import json\n\nCONFIG = json.loads('{')\n")
     ended = cli("tools", "bad.py")
     assert ended.err.startswith("remit: bad.py:3: JSONDecodeError: ")
@@ -244,11 +246,22 @@ def test_one_remit_under_two_names_is_one(shop: Cli) -> None:
     assert shop("run", "hi", "--remit", "shop.py").out == "Hello.\n"
 
 
+def test_a_lazy_module_is_asked_and_its_faults_are_the_user_s(shop: Cli) -> None:
+    lazy = "import shop\n\n__all__ = ['look', 3]\n\ndef __getattr__(name):\n"
+    shop.write("lazy.py", f"{lazy}    return getattr(shop, name)\n")
+    assert shown(shop, "lazy.py") == ["look"]
+    shop.write("lazy.py", f"{lazy}    raise RuntimeError(name)\n")
+    for target in ("lazy.py", "lazy.py:look"):
+        ended = shop("tools", target)
+        assert (ended.code, ended.out) == (2, "")
+        assert ended.err == "remit: lazy.py:6: RuntimeError: look\n    raise RuntimeError(name)\n"
+
+
 # --- prints --------------------------------------------------------------------------------------
 
 
 def test_what_a_file_prints_and_starts_does_not_reach_the_answer(tmp_path: Path) -> None:
-    """A child process of the user's file inherits our stderr as its stdout."""
+    """U1: a child process of the user's file inherits our stderr as its stdout."""
     chatter = (
         "import os, subprocess, sys\nprint('a print')\nos.write(1, b'a write\\n')\n"
         "subprocess.run([sys.executable, '-c', 'print(\"a child\")'], check=True)\n"

@@ -356,7 +356,7 @@ def test_the_density_counts_in_what_is_reserved() -> None:
         state.transcript.say(Text("x" * 4_000))
         before = run.prompt_tokens
         for step in range(9):
-            state._calibration.observe(10_000 * step, 30_000 * step)
+            state.density = state._calibration.observe(10_000 * step, 30_000 * step)
         assert state.density > 2.5
         assert run.prompt_tokens == pytest.approx(
             state.context_tokens + state.growth * state.density, abs=1

@@ -22,6 +22,7 @@ from remit import (
     Decision,
     Event,
     Limits,
+    ModelProfile,
     ModelRequest,
     ModelUnavailable,
     Pending,
@@ -131,6 +132,17 @@ async def redaction_that_fails() -> list[Event]:
     return (await watched(desk([("look", {}), "done"], [look], redact=lambda text: 1 / 0), "go"))[1]
 
 
+async def a_small_window() -> list[Event]:
+    @tool(effect="read")
+    async def read(n: int) -> str:
+        """Reads a lot."""
+        return f"{n} " * 900
+
+    profile = ModelProfile(context_window=8_000, max_output=500)
+    script = [*(("read", {"n": n}) for n in range(1, 20)), "done"]
+    return (await watched(desk(ScriptedModel(script, profile=profile), [read]), "go"))[1]
+
+
 RUNS: list[Callable[[], Awaitable[list[Event]]]] = [
     tools_of_all_kinds,
     trouble_with_the_model,
@@ -138,6 +150,7 @@ RUNS: list[Callable[[], Awaitable[list[Event]]]] = [
     redaction_that_fails,
     outputs,
     a_rule_that_fails,
+    a_small_window,
 ]
 
 

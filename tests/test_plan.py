@@ -13,17 +13,19 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import product
 
-import msgspec
+from msgspec.structs import replace
 
 from remit import plan as module
 from remit.budget import Limits
+from remit.elide import Elision
 from remit.messages import Message, Opaque, Status, StopReason, Text, ToolUse, Usage
 from remit.outcome import Reason
-from remit.plan import Answer, Ask, Check, Leave, Move, Room, Stop, Wait, plan
+from remit.plan import Answer, Ask, Check, Elide, Leave, Move, Room, Stop, Wait, plan
 from remit.rows import (
     Activated,
     Asked,
     Decided,
+    Elided,
     Ended,
     Ends,
     Failed,
@@ -181,6 +183,13 @@ ROOMS = tuple(
         (None, STEPS), (True, False), (False, True), (False, True), (False, True), ((), (MARK,))
     )
 )
+ELISION = Elision((), 5_000)
+FULL = "the context window of 8,000 tokens is full: tools ~7,000 tokens"
+CROWDED = tuple(
+    replace(room, elision=elision, full=full)
+    for room, (elision, full) in product(ROOMS, ((ELISION, None), (None, FULL)))
+    if not room.marks
+)
 QUIET = tuple(room for room in ROOMS if not room.cancelled and not room.detached)
 
 
@@ -205,9 +214,9 @@ def at_rest(state: RunState) -> bool:
 
 def test_the_enumeration_is_large_and_reaches_every_kind_of_move() -> None:
     """L1: what the other tests of this file say of all states is said of many, and of all kinds."""
-    moves = [type(move) for *_, move in every(ROOMS)]
+    moves = [type(move) for *_, move in every((*ROOMS, CROWDED[0]))]
     assert len(SITUATIONS) > 500
-    assert {*moves} == {Ask, Answer, Wait, Stop, Leave}
+    assert {*moves} == {Ask, Elide, Answer, Wait, Stop, Leave}
     reasons = {move.reason for *_, move in every(ROOMS) if isinstance(move, Stop)}
     assert reasons >= {
         Reason.COMPLETED,
@@ -269,7 +278,7 @@ def test_the_host_is_asked_only_where_the_newest_turn_is_answered_and_nothing_is
     """O3: before a step is begun or a limit ends the run, and past nothing that ends it anyway."""
     checks = 0
     for where, state, room, before in every(QUIET):
-        move = plan(state, msgspec.structs.replace(room, unchecked=state.answered))
+        move = plan(state, replace(room, unchecked=state.answered))
         if isinstance(move, Check):
             assert not state.calls, where
             assert not room.queued, where
@@ -575,6 +584,57 @@ def test_cuts_and_empties_that_take_turns_are_bounded_too() -> None:
         asked += 1
         assert asked < 10
     assert move == Stop(Reason.EMPTY_REPLY)
+
+
+def test_room_is_made_only_where_a_request_would_follow_or_fails_for_want_of_room() -> None:
+    """X5: at the beginning of a step: never while results are owed, in a paused turn, or at the end."""
+    for where, state, room, move in every(CROWDED):
+        if room.elision is None:
+            continue
+        otherwise = plan(state, replace(room, elision=None))
+        limited = isinstance(otherwise, Stop) and otherwise in (
+            Stop(Reason.CONTEXT_FULL),
+            Stop(Reason.STEP_BUDGET, "desk"),
+        )
+        if state.paused or not (isinstance(otherwise, Ask) or limited) or state.limit is not None:
+            assert move == otherwise or _comparable(move) == _comparable(otherwise), where
+        else:
+            assert move == Elide(ELISION), where
+            assert not state.calls, where
+
+
+def test_a_window_without_room_ends_the_run_unless_a_limit_does() -> None:
+    """X5, case 50: no request is made that cannot fit, and the end says what fills the window."""
+    for where, state, room, move in every(CROWDED, at_rest):
+        if room.full is None:
+            continue
+        otherwise = plan(state, replace(room, full=None))
+        if (isinstance(otherwise, Ask) and otherwise.closing is None) or otherwise == Stop(
+            Reason.CONTEXT_FULL
+        ):
+            assert move == Stop(Reason.CONTEXT_FULL, error=FULL), where
+        else:
+            assert _comparable(move) == _comparable(otherwise), where
+
+
+def test_after_room_was_made_a_reply_that_the_window_cut_is_asked_for_once_more() -> None:
+    """X5, C3: the model is told that it was cut; cut again with nothing to elide, the run ends."""
+    rows = (OPENED, replied(StopReason.CONTEXT, text="so far"))
+    state = RunState("run", rows)
+    assert plan(state, Room(NOW)) == Stop(Reason.CONTEXT_FULL)
+    state.apply(Elided(()))
+    move = plan(state, Room(NOW))
+    assert isinstance(move, Ask)
+    assert [note.source for note in move.notes] == ["context"]
+    for row in (*move.notes, replied(StopReason.CONTEXT, text="so f")):
+        state.apply(row)
+    assert plan(state, Room(NOW, full=FULL)) == Stop(Reason.CONTEXT_FULL, error=FULL)
+
+
+def test_a_reply_of_which_the_window_left_nothing_is_not_called_empty() -> None:
+    """X5: the model did not fall silent, and is not told so."""
+    state = RunState("run", (OPENED, replied(StopReason.CONTEXT), Elided(())))
+    assert plan(state, Room(NOW)) == Ask()
 
 
 def test_the_move_is_a_function_of_state_and_room_alone() -> None:

@@ -30,6 +30,7 @@ from remit.rows import (
     Awaits,
     Charged,
     Decided,
+    Elided,
     Ended,
     Ends,
     Failed,
@@ -57,7 +58,7 @@ from remit.shown import Allowance, Fitted, fitted
 from remit.state import RunState
 from remit.store.memory import MemoryStore
 from remit.testing import CrashStore, ScriptedModel, SimulatedWorkers, Step, run_virtual
-from remit.transcript import Transcript
+from remit.transcript import Stub, Transcript
 
 # --- every row -----------------------------------------------------------------------------------
 
@@ -186,6 +187,12 @@ ROWS: dict[type[Row], st.SearchStrategy[Any]] = {
     Decided: st.builds(Decided, text, st.booleans(), text, text, optional, optional),
     Withdrawn: st.builds(Withdrawn, text),
     Noted: st.builds(Noted, text, text),
+    Elided: st.builds(
+        Elided,
+        st.lists(st.builds(Stub, names, st.integers(0, 9), text, names, counts), max_size=3).map(
+            tuple
+        ),
+    ),
     Said: st.builds(Said, content),
     Charged: st.builds(Charged, usages(), money, st.booleans(), counts),
     Failed: st.builds(Failed, text),

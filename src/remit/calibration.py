@@ -30,16 +30,17 @@ class Calibration:
         self._reported = PRIOR_TOKENS
         self._newest: tuple[int, int] | None = None
 
-    def observe(self, estimated: int, reported: int) -> None:
+    def observe(self, estimated: int, reported: int) -> float:
         """Take in one prompt, in tokens: the estimate of its messages, and the whole as reported.
 
-        What does not change between two prompts, such as the tools, cancels out.
+        What does not change between two prompts, such as the tools, cancels out. Returns the density.
         """
         newest, self._newest = self._newest, (estimated, reported)
         if newest is not None:
             self._estimated += estimated - newest[0]
             self._reported += reported - newest[1]
             self.density = min(MOST, max(LEAST, self._reported / self._estimated))
+        return self.density
 
     def interrupt(self) -> None:
         """The next prompt differs from the newest by more than what was said: they are not compared."""

@@ -18,6 +18,7 @@ EventKind: TypeAlias = Literal[
     "text",
     "replied",
     "charged",
+    "prefix_break",
     "note_failed",
     "stop_when_failed",
     "model_retry",

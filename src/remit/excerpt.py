@@ -11,6 +11,7 @@ is a new form.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
@@ -28,6 +29,7 @@ __all__ = [
     "Form",
     "chars_of",
     "fit",
+    "handle_in",
     "read_frame",
     "shares",
 ]
@@ -178,6 +180,21 @@ def _frame(excerpt: Excerpt, shown: int, missing: int) -> str:
         "length": missing,
     }
     return encode({"truncated": truncated, "head": excerpt.head, "tail": excerpt.tail}).decode()
+
+
+_PAGE_ENDS = re.compile(r"\n\[\.\.\. characters \d+ to \d+ of \d+\D.*\.\.\.\]\Z")
+
+
+def handle_in(text: str, handles: Sequence[str]) -> str | None:
+    """Which of these artifacts a text is an excerpt of; None where it stands as it is.
+
+    Shape: `handles` are those that its result refers to. A text that only names one is no excerpt of it.
+    """
+    for handle in handles:
+        framed = text.startswith('{"truncated":{') and f'"handle":"{handle}","offset":' in text
+        if framed or f'read_artifact(handle="{handle}", offset=' in text:
+            return handle
+    return handles[0] if len(handles) == 1 and _PAGE_ENDS.search(text) else None
 
 
 def read_frame(text: str) -> tuple[str, str]:

@@ -12,11 +12,12 @@ from typing import Any
 from remit.asking import ask
 from remit.canonical import encode
 from remit.dispatch import answer, settle_early, settle_the_rest
+from remit.eliding import elide
 from remit.errors import Fenced, JournalError
 from remit.log import LOGGER
 from remit.outcome import Outcome, Reason
 from remit.pending import TOKENS
-from remit.plan import Answer, Ask, Check, Leave, Stop, Wait, plan
+from remit.plan import Answer, Ask, Check, Elide, Leave, Stop, Wait, plan
 from remit.render import error_words
 from remit.report import handed_in, outcome_of, pendings_of
 from remit.rows import Ended, Parked
@@ -27,7 +28,7 @@ from remit.withdraw import end_inside
 __all__ = ["drive", "execute"]
 
 
-async def drive(run: Run) -> Outcome[Any]:
+async def drive(run: Run) -> Outcome[Any]:  # noqa: C901 - a branch for each move of `plan`
     """One activation, from wherever the state stands to an outcome."""
     while True:
         if run.has_mail:
@@ -35,6 +36,8 @@ async def drive(run: Run) -> Outcome[Any]:
         match plan(run.state, run.room()):
             case Ask() as move:
                 await ask(run, move)
+            case Elide(elision):
+                await elide(run, elision)
             case Answer(calls):
                 await answer(run, calls)
             case Check():

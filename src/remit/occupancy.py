@@ -19,21 +19,34 @@ def fixed_tokens(instructions: str, specs: Iterable[ToolSpec]) -> int:
 
 
 def what_fills(
-    window: int, *, instructions: str, specs: Sequence[ToolSpec], transcript: Transcript
+    window: int,
+    *,
+    instructions: str,
+    specs: Sequence[ToolSpec],
+    transcript: Transcript,
+    density: float,
 ) -> str:
-    """Why no request fits: the parts of the next one with their estimated tokens, the largest first."""
+    """Why no request fits: the parts of the next one with their estimated tokens, the largest first.
+
+    Units: tokens as the provider counts them, `density` of them for each token of an estimate.
+    """
+
+    def counted(tokens: int) -> str:
+        return f"{int(tokens * density):,}"
+
     newest = _newest_turn(transcript)
     older = [result for message in transcript[:newest] for result in message.tool_results]
     older_tokens = sum([tokens_of(result) for result in older])
     parts = [
-        (fixed_tokens(instructions, ()), "instructions", ""),
+        (fixed_tokens(instructions, ()), "instructions", None),
         (fixed_tokens("", specs), "tools", _largest_tool(specs)),
         (_tokens(transcript[newest:]), "newest turn", _largest_result(transcript[newest:])),
-        (older_tokens, "earlier results", ""),
-        (_tokens(transcript[:newest]) - older_tokens, "earlier words and calls", ""),
+        (older_tokens, "earlier results", None),
+        (_tokens(transcript[:newest]) - older_tokens, "earlier words and calls", None),
     ]
     told = [
-        f"{name} ~{tokens:,} tokens{largest}"
+        f"{name} ~{counted(tokens)} tokens"
+        + (f" (largest: {largest[0]} {counted(largest[1])})" if largest else "")
         for tokens, name, largest in sorted(parts, key=lambda part: -part[0])
         if tokens
     ]
@@ -56,14 +69,14 @@ def _tokens(messages: Iterable[Message]) -> int:
     return sum([tokens_of(block) for message in messages for block in message.content])
 
 
-def _largest_tool(specs: Sequence[ToolSpec]) -> str:
+def _largest_tool(specs: Sequence[ToolSpec]) -> tuple[str, int] | None:
     if not specs:
-        return ""
+        return None
     largest = max(specs, key=_spec_chars)
-    return f" (largest: {largest.name} {fixed_tokens('', (largest,)):,})"
+    return largest.name, fixed_tokens("", (largest,))
 
 
-def _largest_result(messages: Sequence[Message]) -> str:
+def _largest_result(messages: Sequence[Message]) -> tuple[str, int] | None:
     names = {use.id: use.name for message in messages for use in message.tool_uses}
     results = [
         block
@@ -72,6 +85,6 @@ def _largest_result(messages: Sequence[Message]) -> str:
         if isinstance(block, ToolResult) and block.tool_use_id in names
     ]
     if not results:
-        return ""
+        return None
     largest = max(results, key=tokens_of)
-    return f" (largest: a result of {names[largest.tool_use_id]} {tokens_of(largest):,})"
+    return f"a result of {names[largest.tool_use_id][:64]}", tokens_of(largest)

@@ -6,7 +6,8 @@ Nothing is raised for a limit, a refusal or a failure; whoever wants an exceptio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic
 
@@ -68,6 +69,9 @@ class Outcome(Generic[Out_co]):
     """What went wrong, in words; None where nothing did."""
     steps: int
     """Model replies of this run that count as steps."""
+    prefix_breaks: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How often what was sent was changed after all, so that the cached prefix was lost, by cause; `elision`:
+    old results gave way to notes and handles."""
 
     @property
     def completed(self) -> bool:

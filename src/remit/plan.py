@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from remit.elide import Elision
 from remit.messages import StopReason
 from remit.outcome import Reason
 from remit.rows import Noted
@@ -19,7 +20,7 @@ from remit.schedule import Footprint, shares
 from remit.stall import END_AT, TELL_AT
 from remit.state import CallState, Limit, RunState
 
-__all__ = ["Answer", "Ask", "Check", "Leave", "Move", "Room", "Stop", "Wait", "plan"]
+__all__ = ["Answer", "Ask", "Check", "Elide", "Leave", "Move", "Room", "Stop", "Wait", "plan"]
 
 CUTS_ALLOWED = 1
 """Replies cut by length in a row before the run ends (C3)."""
@@ -38,6 +39,8 @@ class Room(msgspec.Struct, frozen=True):
     """What keeps a further step, and the hand-back after it, from being begun."""
     closing: bool = True
     """Whether the hand-back itself is wanted and still fits."""
+    elision: Elision | None = None
+    """What can make room in the model's window, where the prompt has come near it."""
     full: str | None = None
     """What fills the model's window, in words, where no request fits it any more."""
     cancelled: bool = False
@@ -56,6 +59,12 @@ class Ask(msgspec.Struct, frozen=True):
     notes: tuple[Noted, ...] = ()
     closing: Limit | None = None
     """The hand-back, and the limit that makes it necessary."""
+
+
+class Elide(msgspec.Struct, frozen=True):
+    """Make room in the model's window, before anything is said for the next step."""
+
+    elision: Elision
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -86,7 +95,7 @@ class Leave(msgspec.Struct, frozen=True):
     """Hand the run over as it is: it stays resumable."""
 
 
-Move: TypeAlias = Ask | Answer | Check | Wait | Stop | Leave
+Move: TypeAlias = Ask | Elide | Answer | Check | Wait | Stop | Leave
 
 
 def plan(state: RunState, room: Room) -> Move:
@@ -143,7 +152,7 @@ def _after_reply(state: RunState, room: Room) -> Stop | None:
     match reply.stop_reason:
         case StopReason.REFUSAL | StopReason.FILTER:
             return Stop(Reason.REFUSED)
-        case StopReason.CONTEXT:
+        case StopReason.CONTEXT if state.overflowed and room.elision is None:
             return Stop(Reason.CONTEXT_FULL, error=room.full)
         case StopReason.UNKNOWN if state.empties == 0 or state.empties > EMPTIES_ALLOWED:
             return Stop(Reason.UNKNOWN_STOP)
@@ -161,6 +170,9 @@ def _after_reply(state: RunState, room: Room) -> Stop | None:
 
 def _begin(state: RunState, room: Room) -> Move:
     """Begin a step, or the hand-back, or end at the limit."""
+    # First of all: room is what a limit, and a hand-back, may lack.
+    if room.elision is not None and not state.paused:
+        return Elide(room.elision)
     limit = state.denied or room.limit
     if limit is None:
         if room.full is not None:
@@ -193,6 +205,8 @@ def _closing_note(limit: Limit) -> Noted:
 _UNTOLD = {
     "cut": "Your reply was cut off by the output limit, and none of its tool calls ran. "
     "Go on in smaller parts.",
+    "context": "Your reply was cut off because the context was full, and none of its tool calls ran. "
+    "Old results were elided to make room: go on.",
     "empty": "Your reply was empty. Call a tool or answer in text.",
 }
 _STALL = (

@@ -62,6 +62,7 @@ def outcome_of(
         pending=pending,
         error=error,
         steps=state.steps,
+        prefix_breaks=state.breaks.copy(),
     )
 
 

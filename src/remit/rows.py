@@ -33,6 +33,7 @@ from remit.messages import (
 )
 from remit.schedule import Footprint
 from remit.shown import Kept, restored, written
+from remit.transcript import Stub
 
 __all__ = [
     "Activated",
@@ -40,6 +41,7 @@ __all__ = [
     "Awaits",
     "Charged",
     "Decided",
+    "Elided",
     "Ended",
     "Failed",
     "Finished",
@@ -244,6 +246,13 @@ class Noted(_Recorded, frozen=True):
     text: str
 
 
+class Elided(_Recorded, frozen=True):
+    """Old results gave way to notes, all in one break of what was sent before (X5)."""
+
+    kind: ClassVar[str] = "elided"
+    results: tuple[Stub, ...]
+
+
 class Said(_Recorded, frozen=True):
     """Input that arrived while the run was at work, now in its place."""
 
@@ -340,6 +349,7 @@ Row: TypeAlias = (
     | Decided
     | Withdrawn
     | Noted
+    | Elided
     | Said
     | Charged
     | Failed
@@ -363,6 +373,7 @@ _READERS: dict[str, msgspec.json.Decoder[Row]] = {
         Decided,
         Withdrawn,
         Noted,
+        Elided,
         Said,
         Charged,
         Failed,

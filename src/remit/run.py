@@ -22,6 +22,7 @@ from remit.canonical import arguments_hash, call_key, decode, encode
 from remit.clock import RunClock, median
 from remit.config import Config
 from remit.current import Frame
+from remit.elide import Elision, Window, choose
 from remit.errors import JournalError
 from remit.events import Event, EventKind, Listener
 from remit.excerpt import chars_of
@@ -171,6 +172,9 @@ class Run:
         if self.confirm is not None:
             for call in state.calls:
                 call.ask_again = call.open_to_decision(self.clock.utc())
+        self._window = Window.of(config.model.profile.context_window, self._output_cap)
+        self._look_above = self._window.trigger
+        """Above how many tokens of prompt it is worth to look for what could make room."""
         self._fixed_tokens = fixed_tokens(state.opened.instructions, config.described)
 
     def _open_account(self, *, reserve: bool) -> Budget:
@@ -208,13 +212,16 @@ class Run:
             )
         limit = self._limit()
         full = self.state.overflowed or (limit is None and self._quoted is None)
+        crowded = full or self.prompt_tokens > self._look_above
+        elision = self._elision() if crowded else None
         return Room(
             limit=limit,
             closing=limit is None or self._closing_fits(),
             cancelled=self.halt.cause == "cancelled",
             detached=self.halt.cause == "detached",
             queued=bool(self.queue or self.state.unsaid),
-            full=self._full() if full else None,
+            elision=elision,
+            full=self._full() if full and elision is None else None,
             marks=() if limit or not self.config.show_budget else self._marks(),
             unchecked=self.config.stop_when is not None and self._unchecked,
         )
@@ -223,15 +230,18 @@ class Run:
     def _unchecked(self) -> bool:
         return self.state.answered and self.checked is not self.state.reply
 
-    def quote(self, *, closing: bool) -> Quote | Limit | None:
-        """What the next model call may cost, or the limit that forbids it; None where only the window does."""
+    def quote(self, prompt: int, *, closing: bool) -> Quote | Limit | None:
+        """What a model call may cost, or the limit that forbids it; None where only the window does.
+
+        Units: `prompt` is in tokens.
+        """
         cap = self._output_cap
         cap, floor = (
             (min(cap, CLOSING_OUTPUT), min(cap, CLOSING_OUTPUT // 4))
             if closing
             else (cap, min(cap, OUTPUT_FLOOR))
         )
-        profile, prompt, steps = self.config.model.profile, self.prompt_tokens, 0 if closing else 1
+        profile, steps = self.config.model.profile, 0 if closing else 1
         beside = profile.context_window - prompt
         if beside < cap:  # prompt and output share the window
             cap = max(beside, floor)
@@ -271,7 +281,7 @@ class Run:
         """Quote and reserve the next model call; None where a limit forbids it, which `plan` then sees."""
         prompt, self._quoted, quoted = self.prompt_tokens, None, self._quoted
         if closing or quoted is None or quoted[0] != prompt:
-            offer = self.quote(closing=closing)
+            offer = self.quote(prompt, closing=closing)
         else:
             offer = quoted[1]  # `plan` was told of it, and nothing was said since
         if not isinstance(offer, Quote):
@@ -313,10 +323,11 @@ class Run:
 
     def _quote_limit(self) -> Limit | None:
         self._hold_back()
-        found = self.quote(closing=False)
+        prompt = self.prompt_tokens
+        found = self.quote(prompt, closing=False)
         if isinstance(found, Limit):
             return found
-        self._quoted = None if found is None else (self.prompt_tokens, found)
+        self._quoted = None if found is None else (prompt, found)
         return None
 
     def _hold_back(self) -> None:
@@ -355,8 +366,21 @@ class Run:
         return (
             self.config.hand_back
             and self.loop.time() < self.clock.ends_at
-            and isinstance(self.quote(closing=True), Quote)
+            and isinstance(self.quote(self.prompt_tokens, closing=True), Quote)
         )
+
+    def _elision(self) -> Elision | None:
+        """What can make room, if it is progress. Where nothing is found the next look comes a good deal later."""
+        state, prompt, window = self.state, self.prompt_tokens, self._window
+        if state.overflowed:  # the window is what the provider says it is
+            window = Window.of(
+                min(prompt, self.config.model.profile.context_window), self._output_cap
+            )
+        found = None
+        if state.may_elide and not state.paused:
+            found = choose(state.transcript, window, prompt=prompt, density=state.density)
+        self._look_above = prompt + window.rung if found is None else self._window.trigger
+        return found
 
     def _full(self) -> str:
         """What fills the window, in words."""
@@ -365,6 +389,7 @@ class Run:
             instructions=self.state.opened.instructions,
             specs=self.config.described,
             transcript=self.state.transcript,
+            density=self.state.density,
         )
 
     def _marks(self) -> tuple[Any, ...]:

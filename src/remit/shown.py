@@ -44,6 +44,7 @@ __all__ = [
     "restored",
     "shared_out",
     "unread",
+    "whole_of",
     "written",
 ]
 
@@ -54,6 +55,8 @@ TURN_TOKENS: Final = 8_000
 
 _MEDIA_CHARS: Final = MEDIA_TOKENS * CHARS_PER_TOKEN
 """What a `Media` takes of a turn, whatever its size: providers count a picture by its pixels."""
+
+_JSON: Final = "application/json"
 
 _NOTE_CHARS: Final = 120
 """What a note takes in its place."""
@@ -308,7 +311,7 @@ class _Making:
         """A block: media that the model does not read are a note."""
         if isinstance(block, Text):
             return block
-        artifact = Artifact.of(block.data, block.media_type)
+        artifact = whole_of(block)
         return self._picture(block, artifact) if reads(block.media_type) else self.note(artifact)
 
     def pictures(self, found: Iterable[Artifact], reads: Reads) -> list[_Part]:
@@ -367,11 +370,9 @@ class _Making:
     def _excerpt(self, text: str, chars: int) -> _Part:
         if len(text) <= chars:
             return Text(text)
-        data = text.encode()
-        is_json = _is_json(data)
-        whole = Artifact.of(data, "application/json" if is_json else "text/plain")
+        whole = whole_of(Text(text))
         self._keep(whole)
-        form: Form = "json" if is_json else "text"
+        form: Form = "json" if whole.media_type == _JSON else "text"
         return fit(text, chars, form=form, handle=whole.handle) or Text(text)
 
     def _keep(self, artifact: Artifact) -> None:
@@ -394,6 +395,14 @@ def _parts(shown: Shown) -> list[_Part]:
         else:
             parts.append(_excerpt(kept[at], block.text) if at in kept else block)
     return parts
+
+
+def whole_of(block: ResultContent) -> Artifact:
+    """A block of a result as an artifact."""
+    if isinstance(block, Media):
+        return Artifact.of(block.data, block.media_type)
+    data = block.text.encode()
+    return Artifact.of(data, _JSON if _is_json(data) else "text/plain")
 
 
 def _is_json(data: bytes) -> bool:

@@ -8,12 +8,14 @@ tool; what may happen next is decided in `plan.py`.
 from __future__ import annotations
 
 from bisect import insort
+from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from remit.budget import NOTHING, ZERO, Amount, Bill, Limits, Tally, Totals
 from remit.calibration import Calibration
+from remit.elide import MOST_ELISIONS, WITHIN_STEPS
 from remit.errors import JournalError
 from remit.excerpt import CHARS_PER_TOKEN
 from remit.messages import Message, ResultContent, Status, StopReason, Text, ToolUse
@@ -24,6 +26,7 @@ from remit.rows import (
     Awaits,
     Charged,
     Decided,
+    Elided,
     Ended,
     Ends,
     Failed,
@@ -202,9 +205,13 @@ class RunState:
         self.empties = 0
         """Empty replies in a row."""
         self.untold: str | None = None
-        """What the newest reply did wrong and the model has not been told: `cut`, `empty` or `invalid`."""
+        """What the newest reply did wrong and the model has not been told: `cut`, `context`, `empty` or
+        `invalid`."""
         self.overflowed = False
-        """The newest reply was cut by the context window."""
+        """The newest reply was cut by the context window, and nothing has made room since."""
+        self.breaks: dict[str, int] = {}
+        """How often what was sent was changed after all, by cause (X1)."""
+        self._elided_at = deque[int](maxlen=MOST_ELISIONS)
         self._closing_told = False
         """The note of the hand-back stands in the transcript, and no reply behind it."""
         self.limit: Limit | None = None
@@ -238,6 +245,8 @@ class RunState:
         self.context_tokens = 0
         """Prompt and output of the newest reply as reported: where the next prompt starts from."""
         self._calibration = Calibration()
+        self.density = self._calibration.density
+        """Tokens that the provider counts for each token of an estimate, as measured so far; 1 to 4."""
         self.stall = Stall()
         self.told: dict[str, str] = {}
         """The newest note of each source."""
@@ -347,14 +356,15 @@ class RunState:
         return self.transcript.tokens - self._tokens_at_reply
 
     @property
-    def density(self) -> float:
-        """Tokens that the provider counts for each token of an estimate, as measured so far; 1 to 4."""
-        return self._calibration.density
+    def may_elide(self) -> bool:
+        """Not so often of late that another elision would help as little as the last ones."""
+        at = self._elided_at
+        return len(at) < MOST_ELISIONS or self.steps - at[0] >= WITHIN_STEPS
 
     @property
     def chars_per_token(self) -> float:
         """The estimate by which limits in tokens become limits in characters, as measured so far."""
-        return CHARS_PER_TOKEN / self._calibration.density
+        return CHARS_PER_TOKEN / self.density
 
     def call(self, tool_use_id: str) -> CallState:
         """The call of the open turn with this id. Errors: `JournalError`."""
@@ -385,6 +395,8 @@ class RunState:
                 self._settled(row)
             case Noted():
                 self._noted(row)
+            case Elided():
+                self._elided(row)
             case Proposed():
                 call = self.call(row.tool_use_id)
                 call.proposal, call.decision, call.withdrawn = row, None, False
@@ -464,7 +476,7 @@ class RunState:
         steps = 0
         prompt = row.usage.prompt
         if prompt and row.whole and not row.estimated:
-            self._calibration.observe(self.transcript.tokens, prompt)
+            self.density = self._calibration.observe(self.transcript.tokens, prompt)
         if row.message is not None:
             stored = self._message = self.transcript.add_reply(row.message)
             self.text = stored.text or self.text
@@ -514,7 +526,10 @@ class RunState:
         if row.invalid is not None:
             self.untold = "invalid"
             self._reject(row.invalid)
-        self.overflowed = row.stop_reason is StopReason.CONTEXT
+        self.overflowed = row.stop_reason is StopReason.CONTEXT and not row.closing
+        if self.overflowed:  # nobody fell silent; and only elisions let it go on, which are bounded
+            self.empties = 0
+            self.untold = None if row.message is None else "context"
 
     def _open_turn(self, row: Replied) -> None:
         self.answering = self.transcript.answering()
@@ -601,12 +616,23 @@ class RunState:
             if self._closing_told:  # before a crash, and the model has not answered it
                 return
             self._closing_told = True
-        elif source in ("cut", "empty", "invalid"):
+        elif source in ("cut", "context", "empty", "invalid"):
             self.untold = None
         elif source == "stall":
             self.stall.told = True
         self.told[row.source] = row.text
         self.transcript.say(Text(row.text))
+
+    def _elided(self, row: Elided) -> None:
+        freed = self.transcript.elide(row.results)
+        # What was reported is about a longer prompt. Where it was less than the estimate of what is gone, it
+        # tells nothing any more, and the next prompt is estimated from the start.
+        self.context_tokens = max(0, self.context_tokens - int(freed * self.density))
+        self._tokens_at_reply -= freed
+        self._calibration.interrupt()
+        self._elided_at.append(self.steps)
+        self.breaks["elision"] = self.breaks.get("elision", 0) + 1
+        self.overflowed = False
 
     def _decided(self, row: Decided) -> None:
         call = self.proposed(row.pending_id)

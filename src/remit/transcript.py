@@ -37,6 +37,7 @@ from remit.messages import (
     Text,
     ToolResult,
     ToolUse,
+    Value,
 )
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "Answering",
     "Mended",
     "Slot",
+    "Stub",
     "Transcript",
     "Words",
     "is_blank",
@@ -210,6 +212,20 @@ class Mended:
     """What was found and what was done, as a sentence for people."""
 
 
+class Stub(Value, frozen=True, gc=False):
+    """What stands in place of a part of an old result."""
+
+    tool_use_id: str
+    at: int
+    """Index of the part in the content of the result."""
+    note: str
+    """What the model reads there."""
+    handle: str
+    """Where the whole is kept."""
+    total: int
+    """Characters of the text that stood there, or bytes of the media."""
+
+
 class _Messages(Sequence[Message]):
     """A transcript's messages, read-only and live."""
 
@@ -246,7 +262,7 @@ class _Messages(Sequence[Message]):
 class Transcript:
     """An append-only history: what was sent is never edited, what is owed is always known.
 
-    It is made of messages that are valid as they stand and may be iterated, measured and indexed
+    The one exception says so: `elide` puts notes in place of old results, and breaks the cached prefix. It is made of messages that are valid as they stand and may be iterated, measured and indexed
     like a tuple. Everything given to the constructor or to `load` counts as sent.
 
     Errors: `TranscriptError` with the position where the messages break a rule of `validate`.
@@ -383,6 +399,41 @@ class Transcript:
     def mark_sent(self) -> None:
         """Freeze what is here: a later `say` opens a new message (X1)."""
         self._sent = len(self._messages)
+
+    def elide(self, stubs: Iterable[Stub]) -> int:
+        """Put notes in place of parts of results, and return how many estimated tokens that freed.
+
+        Nothing else changes: calls, ids, order, status, keys, errors and what the user said stay as they are,
+        so that no pair can be torn. A part that is a note already stays one.
+        Errors: `TranscriptError`, with nothing changed, while results are owed, for a result or a part
+        that is not there, and for a blank note.
+        """
+        self._refuse_while_owed("elide results")
+        wanted: dict[str, list[Stub]] = {}
+        for stub in stubs:
+            wanted.setdefault(stub.tool_use_id, []).append(stub)
+        changed: dict[int, Message] = {}
+        for position, message in enumerate(self._messages):
+            if not wanted:
+                break
+            content = tuple(
+                [
+                    _stubbed(block, wanted.pop(block.tool_use_id))
+                    if isinstance(block, ToolResult) and block.tool_use_id in wanted
+                    else block
+                    for block in message.content
+                ]
+            )
+            if content != message.content:
+                changed[position] = Message(message.role, content)
+        if wanted:
+            raise TranscriptError(f"there is no result of {next(iter(wanted))!r} to elide")
+        freed = 0
+        for position, message in changed.items():
+            freed += _size(self._messages[position]) - _size(message)
+            self._messages[position] = message
+        self._tokens -= freed
+        return freed
 
     def add_reply(self, message: Message) -> Message:
         """Add a reply of the model and return it as it is stored.
@@ -524,7 +575,7 @@ class Transcript:
         return made
 
     def before(self, step: int) -> Transcript:
-        """The history as it was sent for the `step`-th reply, counted from 1.
+        """The history as it was sent for the `step`-th reply, counted from 1; elided results stay so.
 
         Errors: `ConfigurationError` where there is no such reply.
         """
@@ -722,7 +773,23 @@ def _fresh(uses: Iterable[ToolUse], taken: AbstractSet[str]) -> tuple[ToolUse, .
     return tuple(made)
 
 
+def _stubbed(result: ToolResult, stubs: Sequence[Stub]) -> ToolResult:
+    content, artifacts = list(result.content), result.artifacts
+    for stub in stubs:
+        if not 0 <= stub.at < len(content) or is_blank(Text(stub.note)):
+            raise TranscriptError(f"part {stub.at} of result {result.tool_use_id!r} has no note")
+        content[stub.at] = Text(_well_formed(stub.note))
+        if stub.handle not in artifacts:
+            artifacts = (*artifacts, stub.handle)
+    return msgspec.structs.replace(result, content=tuple(content), artifacts=artifacts)
+
+
+def _size(message: Message) -> int:
+    return sum([tokens_of(block) for block in message.content])
+
+
 def tokens_of(block: Block) -> int:
+    """Estimated tokens of a block; see `Transcript.tokens`."""
     if isinstance(block, Text):
         return (len(block.text) + 3) // 4
     if isinstance(block, ToolResult):

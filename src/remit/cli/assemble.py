@@ -21,7 +21,7 @@ from remit.models.base import Model
 from remit.models.names import KNOWN, model
 from remit.remit import Remit
 
-__all__ = ["flagged", "model_of", "named_remit", "remit_for"]
+__all__ = ["model_of", "named_remit", "remit_for"]
 
 _SCRIPTED = "scripted:"
 
@@ -30,7 +30,7 @@ def remit_for(
     who: Who, limit: Limit, settings: Settings, directory: Path, *, output: Path | None = None
 ) -> AnyRemit:
     """The remit of a run. `output` is the file of a JSON Schema. Errors: `ConfigurationError` for what is wrong or contradicts itself."""
-    flags = flagged(who, limit)
+    flags = _flagged(who, limit)
     if who.remit is None:
         schema = None if output is None else _schema(output)
         return _put_together(who, {**settings.run, **flags}, directory, schema)
@@ -73,7 +73,7 @@ def model_of(setting: Setting) -> Model:
         raise ConfigurationError(f"{where}{error}") from error
 
 
-def flagged(who: Who, limit: Limit) -> dict[str, Setting]:
+def _flagged(who: Who, limit: Limit) -> dict[str, Setting]:
     """What the flags set, under the keys of [run]."""
     given = {key: getattr(limit, key) for key in LIMITS}
     given |= {"model": who.model, "instructions": who.instructions and _text(who.instructions)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import linecache
+import operator
 import os
 import sys
 import sysconfig
@@ -18,17 +19,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from remit.errors import ConfigurationError
 from remit.remit import Remit
 from remit.render import error_words
 from remit.tools import Tool, flattened
 
-__all__ = ["function_of", "remit_of", "tools_of", "tools_or_remit_of"]
+__all__ = [
+    "AnyRemit",
+    "AnyTool",
+    "function_of",
+    "remit_of",
+    "tools_of",
+    "tools_or_remit_of",
+]
 
-AnyTool = Tool[..., Any]
-AnyRemit = Remit[Any]
+AnyTool: TypeAlias = Tool[..., Any]
+AnyRemit: TypeAlias = Remit[Any, Any]
+T = TypeVar("T")
 
 _OURS: Final = str(Path(__file__).resolve().parent.parent) + os.sep
 _PYTHON: Final = str(Path(sysconfig.get_path("stdlib")).resolve()) + os.sep
@@ -157,8 +166,15 @@ def _remits_in(module: ModuleType) -> dict[str, AnyRemit]:
 
 
 def _public(module: ModuleType) -> dict[str, object]:
-    names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
-    return {name: getattr(module, name) for name in names if hasattr(module, name)}
+    """What a module offers; to ask a lazy one is to enter it."""
+    listed: Sequence[object] = getattr(module, "__all__", ())
+    names = [name for name in listed if isinstance(name, str)] or [
+        name for name in vars(module) if not name.startswith("_")
+    ]
+    return _entered(
+        module.__name__,
+        lambda: {name: getattr(module, name) for name in names if hasattr(module, name)},
+    )
 
 
 def _holds_tools(value: object) -> bool:
@@ -169,15 +185,16 @@ def _attribute(
     module: ModuleType, named: _Named, kind: str, suits: Callable[[object], bool]
 ) -> object:
     """What is named, attributes of attributes included."""
-    value: object = module
-    for part in cast("str", named.name).split("."):
-        if not hasattr(value, part):
-            suitable = [name for name, each in vars(module).items() if suits(each)]
-            raise ConfigurationError(
-                f"{named.place} holds no {named.name}{_near(cast('str', named.name), suitable, kind)}"
-            )
-        value = getattr(value, part)
-    return value
+    name = cast("str", named.name)
+    try:
+        return _entered(named.place, lambda: operator.attrgetter(name)(module))
+    except ConfigurationError as error:
+        if not isinstance(error.__cause__, AttributeError):
+            raise
+        suitable = [name for name, each in _public(module).items() if suits(each)]
+        raise ConfigurationError(
+            f"{named.place} holds no {name}{_near(name, suitable, kind)}"
+        ) from error
 
 
 def _near(name: str, names: Sequence[str], kind: str) -> str:
@@ -259,9 +276,10 @@ def _make_visible(directory: Path) -> None:
         sys.path.insert(0, entry)
 
 
-def _entered(place: str, load: Callable[[], ModuleType]) -> ModuleType:
+def _entered(place: str, enter: Callable[[], T]) -> T:
+    """Enter code of the user's."""
     try:
-        return load()
+        return enter()
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -221,21 +221,19 @@ class _Prompt:
 
     def __init__(self) -> None:
         self._head: tuple[str, tuple[ToolSpec, ...]] = ("", ())
-        self._known = 0  # messages that are measured, and the last of them
-        self._last: Message | None = None
+        self._known: tuple[Message, ...] = ()  # messages that are measured
         self._chars = 0
 
     def measure(self, request: ModelRequest, messages: tuple[Message, ...]) -> Usage:
         """The prompt's tokens, estimated."""
         head = (request.instructions, request.tools)
-        known, cached = self._known, self._chars
-        if head != self._head or messages[known - 1 : known] != (self._last,):
+        known, cached = len(self._known), self._chars
+        if head != self._head or messages[:known] != self._known:
             known = cached = 0
         chars = cached or len(request.instructions) + sum(map(_tool_chars, request.tools))
         for message in messages[known:]:
             chars += sum(map(_chars, message.content))
-        self._head, self._known, self._chars = head, len(messages), chars
-        self._last = messages[-1] if messages else None
+        self._head, self._known, self._chars = head, messages, chars
         return Usage(input=_tokens(chars - cached), cache_read=_tokens(cached))
 
 
