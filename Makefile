@@ -46,6 +46,7 @@ mutants: $(VENV)/.dev ## every promise has a sabotage, and a test that notices i
 
 bench: $(VENV)/.runtime ## timings: to be compared, not to be passed
 	$(RUN) benchmarks/loop.py $(ARGS)
+	$(RUN) benchmarks/render.py
 	$(RUN) benchmarks/cli.py
 
 completions: $(VENV)/.dev ## write the completion scripts anew, from the command line as it is

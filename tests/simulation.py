@@ -252,7 +252,9 @@ class World:
         return value if isinstance(value, Unprintable) else self._said(name, item)
 
     def _said(self, name: str, item: int) -> str:
-        return f"{name} {item}{self.scenario.verbiage}"
+        """Now and then more than a model is shown, or than is rendered on the event loop."""
+        chars = {3: 9_000, 11: 70_000}.get(item % 16, 0)
+        return f"{name} {item}{self.scenario.verbiage}".ljust(chars, ".")
 
     def blocking_body(self, name: str, item: int, call: Call[World]) -> object:
         if self.dead:
@@ -962,6 +964,7 @@ class Story:
         self.lossless = self.lossless and not self.store.failed
         if outcome.reason is not Reason.JOURNAL_FAILED:
             await self._check_replay(outcome)
+            await self._check_results(outcome)
         self._check_limits(outcome)
         self._check_requests()
         if self.live is not None and self.live._run is not None and self.lossless:
@@ -995,12 +998,24 @@ class Story:
         except ValueError as error:
             self.world.violate(f"T1: the transcript cannot be sent: {error}")
 
+    async def _check_results(self, outcome: Outcome[str]) -> None:
+        """Every turn is within its budget, and whatever it does not show can be read."""
+        for message in outcome.transcript:
+            shown = [len(result.text) for result in message.tool_results]
+            self.expect(max(shown, default=0) <= 8_000, f"X2: a result of {max(shown, default=0)}")
+            self.expect(sum(shown) <= 32_000, f"X2: a turn of {sum(shown)} characters")
+            for result in message.tool_results:
+                cut = "read_artifact(handle=" in result.text
+                self.expect(cut == bool(result.artifacts), f"X2: {result.text!r} names nothing")
+        for handle in outcome.transcript.artifacts:
+            digest = handle.removeprefix("artifact:")
+            found = await self.store.artifact(self.run_id, digest)
+            self.expect(found is not None, f"X2: {handle} is named and cannot be read")
+            self.world.seen["results", "cut"] += 1
+
     async def _check_replay(self, outcome: Outcome[str]) -> None:
         """What the rows say is what the live run said, and what they took out can be had."""
         state = await read_state(self.store, self.run_id)
-        for handle in outcome.transcript.artifacts:
-            artifact = await self.store.artifact(self.run_id, handle.removeprefix("artifact:"))
-            self.expect(artifact is not None, f"X5: {handle} is lost")
         stored = await stored_outcome(self.store, state, self.support._config.output)
         for name in (
             "reason", "whose", "text", "transcript", "spend", "error", "steps", "output",
@@ -1253,7 +1268,10 @@ def _rounded(spend: Any) -> Any:
 
 
 class _Book:
-    """The raw rows of one run, read without any of remit's own readers. Defaults are not written."""
+    """The raw rows of one run, read without any of remit's own readers. Defaults are not written.
+
+    Results are whole here: what was too long to be shown stands in an artifact.
+    """
 
     def __init__(self, store: Disk, run_id: str) -> None:
         self.uses: dict[str, tuple[int, str | None, list[str]]] = {}
@@ -1282,6 +1300,7 @@ class _Book:
         self.usd = Decimal(0)
         self.run_id = run_id
         self._proposals: dict[str, str] = {}
+        self._shelf = store._shelf
         for row in store._runs[run_id].rows:
             read = getattr(self, f"_{row.kind}", None)
             if read is not None:
@@ -1345,7 +1364,11 @@ class _Book:
         self.estimated += row["estimated"]
 
     def _settled(self, row: Mapping[str, Any]) -> None:
-        self.results[row["tool_use_id"]] = row
+        content = list(row["content"])
+        for kept in row.get("kept", ()):
+            whole = self._shelf._places[kept["artifact"].removeprefix("artifact:")].artifact
+            content.insert(kept["at"], {"text": whole.data.decode()})
+        self.results[row["tool_use_id"]] = {**row, "content": content}
         misfit = self.what[row["tool_use_id"]][0] == "final_answer" and row["status"] == "error"
         self.misfits += misfit
         self._open.pop(row["tool_use_id"], None)

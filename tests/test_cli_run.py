@@ -464,7 +464,7 @@ MANY = [CALL] * 9
         ([{"text": "No.", "stop_reason": "refusal"}], [], Reason.REFUSED),
         ([{"text": "Cut", "stop_reason": "length"}] * 2, [], Reason.OUTPUT_TRUNCATED),
         ([{"text": "Full", "stop_reason": "context"}], [], Reason.CONTEXT_FULL),
-        (MANY, ["--steps", "9"], Reason.STALLED),
+        (MANY, ["--steps", "9", "--tokens", "20000"], Reason.STALLED),
         ([CALL], [], Reason.MODEL_FAILED),
         ([""] * 3, [], Reason.EMPTY_REPLY),
         ([{"text": "Odd", "stop_reason": "unknown"}], [], Reason.UNKNOWN_STOP),

@@ -28,7 +28,8 @@ def shop(cli: Cli) -> Cli:
 def test_tools_are_shown_as_the_model_would_see_them(shop: Cli) -> None:
     document = shop("tools", "shop.py", "--json").document
     assert document["v"] == 1
-    look, pay = document["tools"][:2]
+    look, pay, own = document["tools"]
+    assert (own["name"], own["effect"]) == ("read_artifact", "read")
     assert (look["name"], look["effect"], look["description"]) == (
         "look",
         "read",
@@ -36,7 +37,7 @@ def test_tools_are_shown_as_the_model_would_see_them(shop: Cli) -> None:
     )
     assert (pay["name"], pay["effect"]) == ("pay", "confirm")
     assert look["parameters"]["properties"] == {"what": {"type": "string"}}
-    assert document["tokens"] >= look["tokens"] + pay["tokens"] > 0
+    assert document["tokens"] >= look["tokens"] + pay["tokens"] + own["tokens"] > 0
 
     lines = shop("tools", "shop.py").out.splitlines()
     assert lines[0].split() == [str(look["tokens"]), "tokens", "read", "look"]

@@ -125,7 +125,7 @@ def test_a_full_window_is_told_by_its_largest_parts() -> None:
         assert model_of(remit).asked == 0
         told = outcome.error or ""
         assert told.startswith("the context window of 8,000 tokens is full: instructions ~6,000 ")
-        assert "tools ~1,0" in told
+        assert "tools ~1,2" in told
         assert "(largest: search 1,0" in told
 
     run_virtual(main())

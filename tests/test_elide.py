@@ -526,7 +526,7 @@ def test_what_gives_way_is_kept_whole_and_named_in_the_row() -> None:
         assert outcome.completed
         by_id = {result.tool_use_id: result for result in results(outcome)}
         kept = await wholes(remit, outcome.run_id)
-        assert len(kept) == 10
+        assert len(kept) == 9
         for n, (stub, data, media_type) in enumerate(kept):
             assert (data.decode(), media_type) == (f"{n}:".ljust(LARGE, "x"), "text/plain")
             assert stub.total == LARGE
@@ -738,7 +738,7 @@ def test_a_window_that_is_full_of_what_cannot_be_elided_ends_the_run_and_says_so
         assert outcome.prefix_breaks.get("elision", 0) <= 2
         told = outcome.error or ""
         assert "instructions ~3,500 tokens" in told
-        assert "tools ~3,0" in told
+        assert "tools ~3,2" in told
         assert "(largest: search 3,0" in told
         assert outcome.steps < 20
         assert is_sendable(outcome.transcript)

@@ -34,6 +34,7 @@ from remit import (
 )
 from remit.models.base import ModelRequest, Settings
 from remit.models.scripted import Item, ScriptedModel, Step
+from remit.occupancy import fixed_tokens
 from remit.testing import prefix_of, run_virtual
 from remit.tools import Tool
 
@@ -343,7 +344,8 @@ def test_what_a_provider_reports_beyond_its_cap_is_charged_shown_and_stops_the_r
         assert outcome.reason is Reason.TOKEN_BUDGET
         assert outcome.spend.own.tokens == 50_010
         overshoot = outcome.spend.overshoot.tokens
-        assert 50_010 - 8_192 - 100 < overshoot <= 50_010 - 8_192
+        prompt = fixed_tokens("", [tool.spec for tool in remit.offered]) + 10
+        assert 50_010 - 8_192 - prompt < overshoot <= 50_010 - 8_192
         told = [event.fields["tokens"] for event in events if event.kind == "overshoot"]
         assert told == [overshoot]
         assert model_of(remit).asked == 1

@@ -232,7 +232,8 @@ def test_a_row_that_keeps_references_is_filled_to_what_it_was(
     trims = tuple([Trim(f"t{n}", **kept_in(other)) for n, other in enumerate(others)])
     settled = Settled("a", is_error=False, status=Status.OK, trims=trims, **kept_in(made))
     late = Late("key", is_error=True, status=Status.ERROR, **kept_in(made))
-    for row in (settled, late):
+    parked = Parked(1.0, trims)
+    for row in (settled, late, parked):
         body = encode_row(row)
         back = decode_row(row.kind, body)
         assert set(handles_in(back)) <= set(artifacts)

@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 """True for type checkers, which know the name; `typing` itself is loaded by whoever needs it."""
 
 if TYPE_CHECKING:
+    from remit.artifacts import Artifact
     from remit.budget import Amount, Limits, Spend, Totals
     from remit.errors import (
         ConfigurationError,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Allow",
     "Amount",
+    "Artifact",
     "AskModel",
     "BlockDone",
     "Call",
@@ -135,6 +137,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "remit.artifacts": "Artifact",
     "remit.budget": "Amount Limits Spend Totals",
     "remit.errors": "ConfigurationError DecisionError Fenced JournalError ModelError ModelProtocolError ModelRejected ModelUnavailable RemitError RunBusy SessionBusy ToolError TranscriptError Unfinished",
     "remit.events": "Event",

@@ -25,6 +25,7 @@ from remit.config import Config, call_with
 from remit.current import Frame
 from remit.errors import ConfigurationError, RunBusy
 from remit.events import Listener
+from remit.inherited import Inherited, inherited
 from remit.loop import execute
 from remit.messages import ResultContent
 from remit.outcome import Outcome, Reason
@@ -134,12 +135,17 @@ async def start(config: Config, host: Host, request: Request) -> Activation:
     _check_prices(config, request.limits, host.frame)
     spec_hash = _spec_hash(config.name, request.prompt)
     run_id = request.run_id or _new_id(config, host.frame, spec_hash)
-    opened = _opened(config, host, request)
+    history = await inherited(
+        request.history, reads=config.model.profile.reads, workers=host.workers
+    )
+    opened = _opened(config, host, request, history)
     new = NewRun(
         run_id,
         spec_hash,
         NewRow(opened.kind, encode_row(opened)),
         None if host.frame is None else host.frame.run_id,
+        history.artifacts,
+        history.digests,
     )
     if await host.store.create(new):
         if request.history is not None:
@@ -362,13 +368,12 @@ def _check_prices(config: Config, limits: Limits, frame: Frame | None) -> None:
         )
 
 
-def _opened(config: Config, host: Host, request: Request) -> Opened:
+def _opened(config: Config, host: Host, request: Request, history: Inherited) -> Opened:
     above = () if host.frame is None else host.frame.names
-    history = () if request.history is None else tuple(request.history.closed())
     return Opened(
         remit=config.name,
         prompt=request.prompt,
-        history=history,
+        history=history.messages,
         limits=request.limits,
         instructions=_instructions(config, request.deps),
         path=(*above, config.name),

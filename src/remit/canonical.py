@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Context, Decimal, InvalidOperation
 from json.encoder import encode_basestring
 from math import isfinite
@@ -32,6 +32,7 @@ __all__ = [
     "encode",
     "json_text",
     "parse_json",
+    "utf8",
     "well_formed",
 ]
 
@@ -274,11 +275,33 @@ def json_text(value: Any) -> str:
     """The same as text, half surrogate pairs as they are. Errors: as `encode`."""
     try:
         try:
-            return _fast(value)
+            return _in_steps(value)
         except TypeError:  # a Decimal, most likely
             return _write(value, iter, _digits)
     except RecursionError:
         raise _too_deep() from None
+
+
+def _in_steps(value: Any) -> str:
+    """As `_fast`, but long lists are written slice by slice, so that other threads get their turn."""
+    if not _holds_a_long_list(value, _STEPS_DEPTH):
+        return _fast(value)
+    if isinstance(value, dict):
+        table = cast("dict[Any, Any]", value)
+        pairs = [f"{_fast({key: 0})[1:-2]}{_in_steps(item)}" for key, item in table.items()]
+        return f"{{{','.join(pairs)}}}"
+    starts = range(0, len(value), _SLICE)
+    return f"[{','.join([_fast(value[start : start + _SLICE])[1:-1] for start in starts])}]"
+
+
+def _holds_a_long_list(value: Any, depth: int) -> bool:
+    if type(value) is list:
+        return len(cast("list[Any]", value)) > _SLICE
+    if type(value) is not dict or not depth:
+        return False
+    return any(
+        _holds_a_long_list(each, depth - 1) for each in cast("dict[Any, Any]", value).values()
+    )
 
 
 def decode(row: bytes) -> Any:
@@ -292,10 +315,21 @@ def decode(row: bytes) -> Any:
 def well_formed(text: str) -> str:
     """The text with halves of surrogate pairs joined where they meet, else replaced by U+FFFD."""
     try:
-        text.encode()
+        for piece in _pieces(text):
+            piece.encode()
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def utf8(text: str) -> bytes:
+    """The text in UTF-8, made in steps: one call would hold up every thread, and take three times the memory."""
+    return text.encode() if text.isascii() else b"".join([each.encode() for each in _pieces(text)])
+
+
+def _pieces(text: str) -> Iterator[str]:
+    for start in range(0, len(text), _PIECE_CHARS):
+        yield text[start : start + _PIECE_CHARS]
 
 
 def _digits(value: int | float | Decimal) -> str:
@@ -313,6 +347,11 @@ def _digits(value: int | float | Decimal) -> str:
     text = str(value)
     return "-0.0" if text == "-0" else text  # -0 would be read as the integer 0
 
+
+_PIECE_CHARS = 1_000_000
+_SLICE = 1_000
+_STEPS_DEPTH = 3
+"""How deep a long list is looked for."""
 
 _ROW = json.JSONDecoder(parse_float=Decimal)
 _encoder = json.JSONEncoder(

@@ -16,8 +16,9 @@ __all__ = ["MAX_RUN_CHARS", "has_media", "without_media"]
 MAX_RUN_CHARS = 100
 """Base64 of a data URL that may stay where it is."""
 
-_MARKS = (";base64,", ";BASE64,")
-_MARK = re.compile(";base64,", re.IGNORECASE)
+_MARK_TEXT = ";base64,"
+_MARK = re.compile(_MARK_TEXT, re.IGNORECASE | re.ASCII)
+_FEW = 200
 _BEGIN = re.compile(r"data:(?P<type>[^;,\s\"'<>()]{0,120})(?:;[^;,]*)*\Z", re.IGNORECASE)
 _NEXT = "data:"
 _BEGIN_CHARS = 200
@@ -34,7 +35,13 @@ _STANDARD = str.maketrans("-_", "+/", "=")
 
 def has_media(text: str) -> bool:
     """Whether there may be a data URL in it. Cheap, and right wherever it says no."""
-    return any(mark in text for mark in _MARKS)
+    at = -1
+    # From semicolon to semicolon is many times faster than any search, as long as there are few.
+    for _ in range(_FEW):
+        at = text.find(";", at + 1)
+        if at < 0 or text[at : at + len(_MARK_TEXT)].lower() == _MARK_TEXT:
+            return at >= 0
+    return _MARK.search(text, at) is not None
 
 
 def without_media(text: str, note: Callable[[bytes, str], str]) -> str:

@@ -20,7 +20,7 @@ from remit.pending import TOKENS
 from remit.plan import Answer, Ask, Check, Elide, Leave, Stop, Wait, plan
 from remit.render import error_words
 from remit.report import handed_in, outcome_of, pendings_of
-from remit.rows import Ended, Parked
+from remit.rows import Ended
 from remit.run import Run
 from remit.stopping import check
 from remit.withdraw import end_inside
@@ -146,7 +146,7 @@ async def _parked(run: Run) -> bool:
     await run.hear_guards()
     if run.halt.cause is not None or run.state.vetoed is not None:
         return False
-    run.record.write(Parked(run.clock.seconds))
+    run.park()
     return await run.record.close("waiting")
 
 
@@ -162,7 +162,7 @@ async def _left(run: Run) -> Outcome[Any]:
     """Hand the run over: it is dead to this process and can be resumed anywhere (K1)."""
     await settle_early(run)
     await run.guards.dismiss(run.grace)
-    run.record.write(Parked(run.clock.seconds))
+    run.park()
     await run.record.commit()
     return await _waiting(run)
 

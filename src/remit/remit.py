@@ -20,6 +20,7 @@ from typing_extensions import TypeForm, TypeVar
 
 from remit import activation
 from remit.activation import Activation, Host, Request
+from remit.artifacts import Artifact, digest_of
 from remit.budget import Limits
 from remit.checks import check_model, check_name, check_options, check_parts, check_tags
 from remit.config import GRACE_SECONDS, Config, Instructions, Note, StopWhen, shown_tools
@@ -32,6 +33,7 @@ from remit.messages import ResultContent
 from remit.models.base import Model, Settings
 from remit.models.names import named
 from remit.outcome import Outcome
+from remit.paging import with_reading
 from remit.pending import TOKENS, ConfirmCallback, Decision, Guard, Policy, mint_token, token_hash
 from remit.redaction import Redactor
 from remit.run import write_decision
@@ -157,7 +159,7 @@ class Remit(Generic[Deps, Out_co]):
         model = named(self.model)
         check_model(model)
         output = _read_output(self.output, own)
-        tools = shown_tools(own, output, model)
+        tools = shown_tools(with_reading(own), output, model)
         check_options(model, self.limits, self.settings, tools=tools)
         _check_runtime(self.runtime)
         object.__setattr__(self, "model", model)
@@ -323,6 +325,23 @@ class Remit(Generic[Deps, Out_co]):
         """
         host = self._host(detached=True, listeners=())
         return await (await activation.cancel(self._config, host, run_id)).task
+
+    async def artifact(self, handle: str, *, run_id: str) -> Artifact:
+        """The full output behind a handle that a result of this run, of its children or of its history names.
+
+        Errors: `ConfigurationError` for an unknown run, and for a handle that is none or not this run's.
+        """
+        digest = digest_of(handle)
+        if digest is None:
+            raise ConfigurationError(
+                f"{handle[:100]!r} is no handle: a result names one as artifact: and 64 hex digits"
+            )
+        if await self.store.info(run_id) is None:
+            raise ConfigurationError(f"there is no run {run_id!r} in this store")
+        artifact = await self.store.artifact(run_id, digest)
+        if artifact is None:
+            raise ConfigurationError(f"run {run_id!r} has no artifact:{digest}")
+        return artifact
 
     @property
     def offered(self) -> tuple[Tool[..., Any], ...]:

@@ -60,6 +60,8 @@ class Rendered(msgspec.Struct, frozen=True):
     is_error: bool = False
     found: tuple[Artifact, ...] = ()
     """What was taken out of the texts, which name it."""
+    is_json: bool = False
+    """The text was written here, as JSON. What a tool wrote itself may be JSON too."""
 
 
 def render(value: object) -> Rendered:
@@ -74,16 +76,15 @@ def render(value: object) -> Rendered:
     try:
         if isinstance(value, str):
             return render_text(value if type(value) is str else str.__str__(value))
-        blocks = _blocks(value)
-        if blocks:
+        if blocks := _blocks(value):
             content = tuple([_visible(block, found) for block in blocks])
-        else:
-            content = (Text(without_media(_as_json(value, found), found.url)),)
+            return Rendered(content, found=found.artifacts)
+        text = without_media(_as_json(value, found), found.url)
     except KeyboardInterrupt:  # the user's, not the value's
         raise
     except BaseException as error:  # noqa: BLE001 - C1: foreign code runs here, SystemExit too
         return _unwritable(value, error)
-    return Rendered(content, found=found.artifacts)
+    return Rendered((Text(text),), found=found.artifacts, is_json=True)
 
 
 def render_error(error: BaseException, *, hidden: bool = False) -> Rendered:

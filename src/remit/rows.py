@@ -317,6 +317,8 @@ class Parked(_Recorded, frozen=True):
     kind: ClassVar[str] = "parked"
     seconds: float
     """Active seconds of the run so far."""
+    trims: tuple[Trim, ...] = ()
+    """Results of the open turn that are shown shorter: whoever goes on from here gets no more than a turn takes."""
 
 
 class Activated(_Recorded, frozen=True):
@@ -388,7 +390,6 @@ _READERS: dict[str, msgspec.json.Decoder[Row]] = {
 _encoder = msgspec.json.Encoder()
 
 RowT = TypeVar("RowT", bound=Row)
-_Keeps = TypeVar("_Keeps", bound=Settled | Late | Trim)
 _Change: TypeAlias = Callable[
     [tuple[ResultContent, ...], tuple[Kept, ...]], tuple[ResultContent, ...]
 ]
@@ -396,8 +397,7 @@ _Change: TypeAlias = Callable[
 
 def encode_row(row: Row) -> bytes:
     """The bytes of a row: compact UTF-8 JSON of its fields. The kind stands beside it in the store."""
-    if isinstance(row, Settled | Late):
-        row = _with_content(row, written)
+    row = _changed(row, written)
     try:
         return _encoder.encode(row)
     except (UnicodeEncodeError, OverflowError):
@@ -421,26 +421,27 @@ def filled(row: RowT, find: Callable[[str], Artifact]) -> RowT:
 
     Shape: `filled(decode_row(row.kind, encode_row(row)), find) == row`.
     """
-    if isinstance(row, Settled | Late):
-        return _with_content(row, lambda content, kept: restored(content, kept, find))
-    return row
+    return _changed(row, lambda content, kept: restored(content, kept, find))
 
 
 def handles_in(row: Row) -> Iterator[str]:
     """The artifacts that `filled` will ask for."""
     if isinstance(row, Settled | Late):
         yield from (each.artifact for each in row.kept)
-    if isinstance(row, Settled):
+    if isinstance(row, Settled | Parked):
         yield from (each.artifact for trim in row.trims for each in trim.kept)
 
 
-def _with_content(row: _Keeps, change: _Change) -> _Keeps:
+def _changed(row: RowT, change: _Change) -> RowT:
     """The row with its content changed, and that of its trims; itself where nothing is kept."""
-    if row.kept:
+    if isinstance(row, Settled | Late) and row.kept:
         row = msgspec.structs.replace(row, content=change(row.content, row.kept))
-    if isinstance(row, Settled) and row.trims:
-        trims = tuple([_with_content(trim, change) for trim in row.trims])
-        row = msgspec.structs.replace(row, trims=trims)
+    if isinstance(row, Settled | Parked) and row.trims:
+        trims = [
+            msgspec.structs.replace(trim, content=change(trim.content, trim.kept))
+            for trim in row.trims
+        ]
+        row = msgspec.structs.replace(row, trims=tuple(trims))
     return row
 
 

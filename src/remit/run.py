@@ -42,6 +42,7 @@ from remit.rows import (
     Charged,
     Decided,
     Late,
+    Parked,
     Replied,
     Said,
     Settled,
@@ -51,7 +52,7 @@ from remit.rows import (
     content_from_json,
     read_late,
 )
-from remit.shown import TURN_TOKENS, Allowance, shared_out
+from remit.shown import TURN_TOKENS, Allowance, Shown, shared_out, within
 from remit.state import Limit, RunState
 from remit.store.base import Posted
 from remit.store.filling import fill
@@ -505,33 +506,39 @@ class Run:
         results = [
             row if call.use.id == row.tool_use_id else call.result for call in self.state.calls
         ]
-        settled = [each for each in results if each is not None]
-        if len(settled) == len(results):
-            row = self._shared_out(row, settled)
+        if all(each is not None for each in results):
+            row = self._written_last(row, self._given_way(results))
         self.record.write(row)
 
-    def _shared_out(self, row: Settled, turn: Sequence[Settled | Trim]) -> Settled:
-        wanted = [
-            tool.max_result_tokens
-            for call in self.state.calls
-            if (tool := self.config.tools.get(call.use.name)) is not None
-        ]
-        shared = shared_out(
-            turn,
-            chars=self._chars(max(TURN_TOKENS, *wanted, 0)),
-            reads=self.config.model.profile.reads,
-        )
-        trims: list[Trim] = []
+    def park(self) -> None:
+        """Write that the run waits. What it has so far is shared out: a conversation may go on from there."""
+        ways = self._given_way([call.result for call in self.state.calls])
+        self.record.write(Parked(self.clock.seconds, _trims(ways)))
+
+    def _written_last(self, row: Settled, ways: dict[str, Shown]) -> Settled:
+        own = ways.pop(row.tool_use_id, None)
+        if own is not None:
+            row = msgspec.structs.replace(
+                row, content=own.content, kept=own.kept, artifacts=own.artifacts
+            )
+        return msgspec.structs.replace(row, trims=_trims(ways)) if ways else row
+
+    def _given_way(self, results: Sequence[Settled | Trim | None]) -> dict[str, Shown]:
+        """What has to be shown shorter for these results to be within what a turn may take, by call."""
+        turn = [each for each in results if each is not None]
+        if within(turn, self._chars(TURN_TOKENS)):
+            return {}
+        # A tool whose author wants more for one result has the turn grow with it.
+        tools = [self.config.tools.get(call.use.name) for call in self.state.calls]
+        wanted = [tool.max_result_tokens for tool in tools if tool is not None]
+        chars = self._chars(max(TURN_TOKENS, *wanted, 0))
+        shared = shared_out(turn, chars=chars, reads=self.config.model.profile.reads)
+        ways: dict[str, Shown] = {}
         for old, new in zip(turn, shared, strict=True):
-            if new is None:
-                continue
-            self.record.put(*new.artifacts)
-            content, kept, artifacts = new.shown.content, new.shown.kept, new.shown.artifacts
-            if old is row:
-                row = msgspec.structs.replace(row, content=content, kept=kept, artifacts=artifacts)
-            else:
-                trims.append(Trim(old.tool_use_id, content, kept, artifacts))
-        return msgspec.structs.replace(row, trims=tuple(trims)) if trims else row
+            if new is not None:
+                self.record.put(*new.artifacts)
+                ways[old.tool_use_id] = new.shown
+        return ways
 
     def _chars(self, tokens: int) -> int:
         """A limit of results in tokens as one in characters. The only place where a run reckons so."""
@@ -619,6 +626,12 @@ class Run:
         if self.state.vetoed is None:
             self.record.write(Vetoed(why))
         self.halt.set("vetoed")
+
+
+def _trims(ways: Mapping[str, Shown]) -> tuple[Trim, ...]:
+    return tuple(
+        [Trim(call, each.content, each.kept, each.artifacts) for call, each in ways.items()]
+    )
 
 
 def _is_used_up(left: Left) -> bool:

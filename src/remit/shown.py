@@ -21,6 +21,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from remit.artifacts import Artifact, plain_type
+from remit.canonical import utf8
 from remit.dataurl import has_media, without_media
 from remit.excerpt import CHARS_PER_TOKEN, MIN_CHARS, Excerpt, Form, fit, read_frame, shares
 from remit.messages import Media, Message, ResultContent, Text, ToolResult, Value
@@ -45,6 +46,7 @@ __all__ = [
     "shared_out",
     "unread",
     "whole_of",
+    "within",
     "written",
 ]
 
@@ -139,7 +141,7 @@ def fitted(rendered: Rendered, allowance: Allowance) -> Fitted:
         block = content[0]
         if isinstance(block, Text) and len(block.text) <= allowance.chars:
             return Fitted(Shown(content))
-    made = _Making()
+    made = _Making(is_json=rendered.is_json)
     parts = [made.part(block, allowance.reads) for block in content]
     parts += made.pictures(rendered.found, allowance.reads)
     return made.fitted(made.cut(parts, allowance.chars))
@@ -167,7 +169,7 @@ def shared_out(results: Sequence[Keeps], *, chars: int, reads: Reads) -> list[Fi
     Shape: media have half of the room, and what texts leave of the other half. Those beyond it, and those
     that the model does not read, become notes.
     """
-    if _is_within(results, chars):
+    if within(results, chars):
         return [None] * len(results)
     before = [Shown(each.content, each.kept, each.artifacts) for each in results]
     room = _media_room(before, chars)
@@ -183,7 +185,8 @@ def shared_out(results: Sequence[Keeps], *, chars: int, reads: Reads) -> list[Fi
     return [None if new.shown is old else new for old, new in zip(before, after, strict=True)]
 
 
-def _is_within(results: Sequence[Keeps], chars: int) -> bool:
+def within(results: Iterable[Keeps], chars: int) -> bool:
+    """Whether these results are texts of so many characters together."""
     for result in results:
         for block in result.content:
             if not isinstance(block, Text):
@@ -303,9 +306,17 @@ _Part: TypeAlias = Text | Excerpt | _Picture
 class _Making:
     """A result in the making: what has to be stored for it, and what it names."""
 
-    def __init__(self, named: Iterable[str] = (), artifacts: Iterable[Artifact] = ()) -> None:
+    def __init__(
+        self,
+        named: Iterable[str] = (),
+        artifacts: Iterable[Artifact] = (),
+        *,
+        is_json: bool = False,
+    ) -> None:
+        """`is_json`: the text is known to be; else it is looked at."""
         self.artifacts = {each.handle: each for each in artifacts}
         self._named = dict.fromkeys(named)
+        self._is_json = is_json
 
     def part(self, block: ResultContent, reads: Reads) -> _Part:
         """A block: media that the model does not read are a note."""
@@ -370,7 +381,7 @@ class _Making:
     def _excerpt(self, text: str, chars: int) -> _Part:
         if len(text) <= chars:
             return Text(text)
-        whole = whole_of(Text(text))
+        whole = whole_of(Text(text), is_json=self._is_json)
         self._keep(whole)
         form: Form = "json" if whole.media_type == _JSON else "text"
         return fit(text, chars, form=form, handle=whole.handle) or Text(text)
@@ -397,12 +408,12 @@ def _parts(shown: Shown) -> list[_Part]:
     return parts
 
 
-def whole_of(block: ResultContent) -> Artifact:
-    """A block of a result as an artifact."""
+def whole_of(block: ResultContent, *, is_json: bool = False) -> Artifact:
+    """A block of a result as an artifact; `is_json`: its text is known to be, else it is looked at."""
     if isinstance(block, Media):
         return Artifact.of(block.data, block.media_type)
-    data = block.text.encode()
-    return Artifact.of(data, _JSON if _is_json(data) else "text/plain")
+    data = utf8(block.text)
+    return Artifact.of(data, _JSON if is_json or _is_json(data) else "text/plain")
 
 
 def _is_json(data: bytes) -> bool:

@@ -428,6 +428,7 @@ class RunState:
                 self.vetoed = row.why
             case Parked():
                 self.parked = True
+                self._trim(row.trims)
                 self.seconds = row.seconds
             case Ended():
                 self.ended = row
@@ -552,10 +553,7 @@ class RunState:
             artifacts=handles_of(row) if row.kept or row.artifacts else (),
         )
         call.result = row
-        for trim in row.trims:
-            other = self.call(trim.tool_use_id)
-            other.slot.shorten(trim.content, handles_of(trim))
-            other.result = trim
+        self._trim(row.trims)
         self._charge(row.spent, row.children, row.overshoot)
         if row.denied is not None and self.denied is None:
             self.denied = Limit.parse(row.denied)
@@ -568,6 +566,12 @@ class RunState:
             self._polling.add(row.tool_use_id)
         if self.answering is not None and not self.answering.open:
             self._close_turn(self.answering)
+
+    def _trim(self, trims: Iterable[Trim]) -> None:
+        for trim in trims:
+            call = self.call(trim.tool_use_id)
+            call.slot.shorten(trim.content, handles_of(trim))
+            call.result = trim
 
     def _close_turn(self, answering: Answering) -> None:
         answering.close()

@@ -13,11 +13,12 @@ import msgspec
 
 from remit.artifacts import Artifact
 from remit.budget import Dimension
-from remit.excerpt import chars_of
+from remit.excerpt import Excerpt, chars_of
 from remit.messages import Status, Text
 from remit.outcome import Outcome
+from remit.paging import READ_ARTIFACT
 from remit.render import Rendered, is_quick, render, render_error, render_text
-from remit.shown import RESULT_TOKENS, Allowance, Fitted, Keeps, Shown, fitted, prefixed
+from remit.shown import RESULT_TOKENS, Allowance, Fitted, Keeps, Shown, fitted, of_page, prefixed
 from remit.supervise import Ending, Raised, Returned
 from remit.tools import BadArguments, Effect, Tool, near_matches
 
@@ -113,6 +114,8 @@ def is_quick_ending(ending: Ending) -> bool:
     if isinstance(ending, Raised):
         return is_quick(ending.error)
     inside = as_outcome(ending.value)
+    if type(ending.value) is Excerpt:
+        return True
     return is_quick(ending.value) if inside is None else is_quick([inside.output, inside.text])
 
 
@@ -152,6 +155,8 @@ _CARRIED_OUT = " The call itself was carried out."
 
 def _of_value(value: object, tool: Tool[..., Any], terms: Terms) -> Result:
     """What a body returned. A value that cannot be written is an error; the call took place all the same."""
+    if type(value) is Excerpt and tool.name == READ_ARTIFACT:
+        return Result(of_page(value, terms.allowance.chars), Status.OK)
     effect = tool.effect is not Effect.READ
     rendered = render(value)
     if rendered.is_error:

@@ -1,0 +1,53 @@
+"""What a run takes over from the history that it goes on from: its messages, and the artifacts that they name.
+
+The history may come from another model, another process or another product. What this run's model does not read
+in results (pictures, base64 in a text) becomes a note with a handle before the first row is written; handles that
+the history names are good in this run too. Above: `activation.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from remit.artifacts import HANDLE_PREFIX, Artifact
+from remit.messages import Message
+from remit.shown import Reads, reread, unread
+from remit.transcript import Transcript
+from remit.workers import Workers, WorkersExhausted
+
+__all__ = ["Inherited", "inherited"]
+
+T = TypeVar("T")
+
+
+class Inherited(msgspec.Struct, frozen=True):
+    """A history, as this run begins with it."""
+
+    messages: tuple[Message, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    """What was taken out of the messages and has to be stored with them."""
+    digests: tuple[str, ...] = ()
+    """What the messages name and another run has stored."""
+
+
+async def inherited(history: Transcript | None, *, reads: Reads, workers: Workers) -> Inherited:
+    """Close a history, and put its results into words that this model reads."""
+    if history is None:
+        return Inherited()
+    messages, made = tuple(history.closed()), list[Artifact]()
+    digests = tuple([each.removeprefix(HANDLE_PREFIX) for each in history.artifacts])
+    if unread(messages, reads):
+        messages, made = await _aside(workers, lambda: reread(messages, reads))
+    return Inherited(messages, tuple(made), digests)
+
+
+async def _aside(workers: Workers, work: Callable[[], T]) -> T:
+    """Do it in a worker: a history may hold many megabytes of pictures."""
+    try:
+        future = workers.submit(work)
+    except WorkersExhausted:
+        return work()
+    return await future
