@@ -16,6 +16,7 @@ from typing_extensions import TypeVar
 from remit.budget import Spend
 from remit.errors import Unfinished
 from remit.pending import Pending
+from remit.preview import preview
 from remit.transcript import Transcript
 
 __all__ = ["Outcome", "Reason"]
@@ -72,6 +73,22 @@ class Outcome(Generic[Out_co]):
     prefix_breaks: Mapping[str, int] = field(default_factory=dict[str, int])
     """How often what was sent was changed after all, so that the cached prefix was lost, by cause; `elision`:
     old results gave way to notes and handles."""
+
+    def __repr__(self) -> str:
+        said = f": {preview(self.text)}" if self.text.strip() else ""
+        return f"<Outcome {self.run_id} {self.reason.value}{said}>"
+
+    def __str__(self) -> str:
+        """How it ended, what it cost, what it waits for and what it said, in a few lines."""
+        from remit.notebook import outcome_text  # for people, and so for few runs
+
+        return outcome_text(self)
+
+    def _repr_html_(self) -> str:
+        """The same in a notebook, with the transcript. Everything in it is escaped and bounded."""
+        from remit.notebook import outcome_html  # the same
+
+        return outcome_html(self)
 
     @property
     def completed(self) -> bool:

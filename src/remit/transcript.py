@@ -326,6 +326,18 @@ class Transcript:
         owes = f", owes {len(self._owed)}" if self._owed else ""
         return f"<Transcript: {len(self._messages)} messages{owes}>"
 
+    def __str__(self) -> str:
+        """A line for each block, bounded; calls with their results."""
+        from remit.notebook import transcript_text  # for people, and so for few runs
+
+        return transcript_text(self._messages)
+
+    def _repr_html_(self) -> str:
+        """The same in a notebook. Everything in it is escaped and bounded."""
+        from remit.notebook import transcript_html  # the same
+
+        return transcript_html(self._messages)
+
     @property
     def messages(self) -> Sequence[Message]:
         """The messages as a read-only sequence that is live: it grows with the transcript."""
