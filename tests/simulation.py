@@ -31,8 +31,10 @@ from remit import (
     Allow,
     Amount,
     Call,
+    ConfigurationError,
     Confirm,
     Decision,
+    DecisionError,
     JournalError,
     Limits,
     Live,
@@ -47,6 +49,7 @@ from remit import (
     Runtime,
     Settings,
     Text,
+    Tool,
     ToolResult,
     ToolUse,
     Transcript,
@@ -54,6 +57,8 @@ from remit import (
     tool,
 )
 from remit.artifacts import Artifact
+from remit.dispatch.person import pending_of
+from remit.late import STILL_RUNNING
 from remit.messages import Reply, Usage
 from remit.models.base import Chunk, ModelProfile, ModelRequest
 from remit.report import read_state, stored_outcome
@@ -131,6 +136,8 @@ class World:
         self.items = {**scenario.plan.calls, **scenario.child.calls}
         self.entries: list[Entry] = []
         self.approvals: Counter[tuple[str, int]] = Counter()
+        self.executed: Counter[str] = Counter()
+        """What was executed elsewhere, by key: whoever does so knows a call by it."""
         self.entered: Counter[tuple[str, int]] = Counter()
         self.violations: list[str] = []
         self.seen: Seen = Counter()
@@ -235,6 +242,13 @@ class World:
                 f"{self.approvals[name, item]} approvals"
             )
 
+    def _check_handed_out(self, name: str, item: int) -> None:
+        verdict = self._verdict(item) if self.scenario.policy else Allow()
+        if isinstance(verdict, Refuse):
+            self.violate(f"C8: {name} {item} was handed out, which the policy refuses")
+        if isinstance(verdict, Confirm) and not self.approvals[name, item]:
+            self.violate(f"C8: {name} {item} was handed out without the approval")
+
     async def body(self, name: str, item: int, call: Call[World]) -> object:
         if self.dead:
             raise asyncio.CancelledError
@@ -261,6 +275,16 @@ class World:
             raise asyncio.CancelledError
         value = spoil(self.enter(name, item, call))
         return value if isinstance(value, Unprintable) else self._said(name, item)
+
+    async def asking_body(self, name: str, item: int, call: Call[World]) -> object:
+        """Does its work, and asks once or twice before it is done."""
+        value = await self.body(name, item, call)
+        for n in range(1 + item % 2):
+            question = f"{name} {item} {n}?"
+            got = call.ask(str, question)
+            if got != _answer_to(question):
+                self.violate(f"E6: {question} was answered {got!r}")
+        return value
 
     # Who is asked
 
@@ -311,6 +335,31 @@ class World:
                 return None
             case _:
                 return Decision(False, "dana", "not now")
+
+    def planned_answer(self, pending: Pending, *, last: bool) -> str:
+        """What a person does about a question, or another machine about a call that it was handed."""
+        item: int = json.loads(pending.arguments)["item"]
+        planned = self.items[item % EDITED].answer
+        planned = "reject" if last and planned == "leave" else planned
+        self.seen[pending.kind, planned] += 1
+        return planned
+
+    async def answer_in_process(self, pending: Pending) -> object:
+        self.asking += 1
+        try:
+            await asyncio.sleep(self.scenario.asks_seconds)
+            match self.planned_answer(pending, last=False):
+                case "approve":
+                    return _answer_to(pending.summary)
+                case "reject":
+                    raise OSError("nobody is there")
+                case "edit":
+                    return 7
+                case _:
+                    await asyncio.get_running_loop().create_future()
+                    raise AssertionError("nobody answers")
+        finally:
+            self.asking -= 1
 
     async def confirm(self, pending: Pending) -> Decision:
         self.asking += 1
@@ -379,6 +428,10 @@ class Watched:
         finally:
             world.streaming[self._who] -= 1
             await inner.aclose()
+
+
+def _answer_to(question: str) -> str:
+    return f"re {question}"
 
 
 _PRICE = ScriptedModel([]).profile.price
@@ -511,6 +564,32 @@ async def refund(item: int, call: Call[World]) -> Any:
     return await call.deps.body("refund", item, call)
 
 
+@tool(effect="read", timeout=2)
+async def form(item: int, call: Call[World]) -> Any:
+    """Asks, early too."""
+    return await call.deps.asking_body("form", item, call)
+
+
+@tool(effect="idempotent", timeout=2, resource="till")
+async def survey(item: int, call: Call[World]) -> Any:
+    """Takes effect and asks, and holds up what is behind it at the till."""
+    return await call.deps.asking_body("survey", item, call)
+
+
+_ITEM = {"type": "object", "properties": {"item": {"type": "integer"}}, "required": ["item"]}
+errand = Tool.elsewhere(
+    name="errand", description="Done by others.", parameters=_ITEM, effect="idempotent",
+    expires=50, resource="shelf:{item}",
+)  # fmt: skip
+courier = Tool.elsewhere(
+    name="courier", description="Done by others, once approved.", parameters=_ITEM,
+    effect="confirm", expires=50, resource=(),
+)  # fmt: skip
+inquiry = Tool.elsewhere(
+    name="inquiry", description="Looked up by others.", parameters=_ITEM, effect="read", expires=50
+)
+
+
 @tool(effect="idempotent", timeout=6, resource=())
 async def delegate(item: int, call: Call[World]) -> Any:
     """A run inside."""
@@ -524,7 +603,10 @@ async def finish(item: int, call: Call[World]) -> Any:
     return await call.deps.body("finish", item, call)
 
 
-ALL_BUT_FINISH = (look, peek, scan, count, put, send, write, pay, refund, delegate)
+ALL_BUT_FINISH = (
+    *(look, peek, scan, count, put, send, write, pay, refund, delegate),
+    *(form, survey, errand, courier, inquiry),
+)
 TOOLS = (*ALL_BUT_FINISH, finish)
 CHILD_TOOLS = tuple(each for each in ALL_BUT_FINISH if each is not delegate)
 EFFECTS = {each.name: each.effect.value for each in TOOLS} | {"final_answer": "read"}
@@ -533,16 +615,20 @@ BLOCKING = frozenset({"scan", "write"})
 
 # --- the scenario --------------------------------------------------------------------------------
 
-Mood = Literal["plain", "troubled", "slow", "stall", "people", "family", "crash", "journal", "bug"]
+Mood = Literal[
+    "plain", "troubled", "slow", "stall", "people", "outsiders", "family", "crash", "journal", "bug"
+]
 MOODS: tuple[Mood, ...] = (
-    *("plain", "troubled", "troubled", "slow", "slow", "stall"),
-    *("people", "people", "people", "family", "family", "crash", "crash", "journal", "bug"),
-)
+    "plain", "troubled", "troubled", "slow", "slow", "stall",
+    "people", "people", "people", "people", "outsiders", "outsiders",
+    "family", "family", "family", "crash", "crash", "crash", "crash", "journal", "bug",
+)  # fmt: skip
 _NAMES: dict[Mood, tuple[str, ...]] = {
-    "people": ("pay", "refund", "pay", "look", "put", "write"),
+    "people": ("pay", "refund", "pay", "pay", "refund", "look", "put", "write"),
+    "outsiders": ("form", "survey", "errand", "courier", "inquiry", "refund", "put"),
     "family": ("delegate", "delegate", "look", "put", "pay"),
 }
-_ALL_NAMES = tuple(each.name for each in ALL_BUT_FINISH)
+_ALL_NAMES = (*(each.name for each in ALL_BUT_FINISH), "pay", "refund")
 
 Ending = Literal["text", "output", "call", "rule"]
 ENDINGS: tuple[Ending, ...] = ("text", "output", "call", "rule")
@@ -587,7 +673,9 @@ class Scenario:
     limits: Limits
     child_limits: Limits
     in_process: bool
-    """A `confirm` callback decides; else the run waits and is resumed."""
+    """Callbacks decide and answer; else the run waits and is resumed."""
+    attends_after: float | None
+    """Seconds in which outsiders who watch answer what is asked while the run works; None: nobody watches."""
     asks_seconds: float
     policy: bool
     guard: int | None
@@ -641,8 +729,8 @@ class Scenario:
         trouble = {"troubled": 0.6, "plain": 0.05}.get(mood, 0.2)
         names = _NAMES.get(mood, _ALL_NAMES)
         if mood == "crash":
-            names = rng.choice((_ALL_NAMES, *_NAMES.values()))
-        stops = 0.6 if mood in _NAMES else 0.35
+            names = rng.choice((_ALL_NAMES, _NAMES["family"], *_NAMES.values()))
+        stops = 0.7 if mood in _NAMES else 0.35
         plan = FaultPlan.draw(seed, names, trouble=trouble, turns=5, width=5, stops=stops)
         child = FaultPlan.draw(
             seed + 1, tuple(each.name for each in CHILD_TOOLS), trouble=0.4, turns=2,
@@ -674,7 +762,8 @@ class Scenario:
                 steps=rng.choice((1, 3)), tokens=rng.choice((2_500, 100_000)), seconds=4,
                 calls=rng.choice((None, 1)),
             ),
-            in_process=rng.random() < 0.5,
+            in_process=rng.random() < (0.8 if mood == "people" else 0.5),
+            attends_after=rng.choice((None, 0.0, 0.05, 0.2, 1.0)),
             asks_seconds=rng.choice((0.0, 0.0, 0.1, 0.1, 0.5, 3.0)),
             policy=mood != "stall" and rng.random() < 0.25,
             guard=rng.choice((0, 0, 1, 2, 3)) if rng.random() < 0.15 else None,
@@ -737,6 +826,8 @@ class Story:
     survived: bool = False
     elisions: Counter[str] = field(default_factory=Counter[str])
     """What became of the transactions that held an elision."""
+    attended: set[str] = field(default_factory=set[str])
+    """The pendings that somebody has supplied."""
 
     def __post_init__(self) -> None:
         self.world = World(self.scenario)
@@ -768,6 +859,7 @@ class Story:
             policy=world.policy if s.policy else None,
             guards=() if s.guard is None else (world.guard,),
             confirm=world.confirm if s.in_process else None,
+            answer=world.answer_in_process if s.in_process else None,
             hand_back=s.hand_back, show_budget=s.show_budget, store=store, runtime=runtime,
             output=int if s.ending == "output" else str,
             stop_when=world.enough if s.ending == "rule" else None,
@@ -857,11 +949,65 @@ class Story:
         return outcome
 
     async def _stream(self) -> Outcome[str]:
-        async with self.support.stream(
-            "do it", run_id=self.run_id, deps=self.world, history=self.scenario.history
-        ) as live:
-            self.live = live
+        watching: asyncio.Task[None] | None = None
+        try:
+            async with self.support.stream(
+                "do it", run_id=self.run_id, deps=self.world, history=self.scenario.history
+            ) as live:
+                self.live = live
+                if self.scenario.attends_after is not None:
+                    watching = asyncio.get_running_loop().create_task(
+                        self._watch(live, self.scenario.attends_after), name="watch"
+                    )
+        finally:
+            if watching is not None:
+                watching.cancel()
         return live.outcome
+
+    async def _watch(self, live: Live[str], after: float) -> None:
+        """Attend at once to what is told; somebody else may do so again later."""
+        async for event in live:
+            if event.kind == "pending" and event.fields["wants"] != "approval":
+                await asyncio.sleep(after)
+                state = await read_state(self.store, event.run_id)
+                call = state.waiting_for(event.fields["id"])
+                if call is not None:
+                    await self._attend(pending_of(event.run_id, event.path, call), last=False)
+
+    async def _attend(self, pending: Pending, *, last: bool) -> bool:
+        """Answer a question, or execute a call and bring its result. False where nothing is done."""
+        planned = self.world.planned_answer(pending, last=last)
+        if planned == "leave":
+            return False
+        if pending.kind == "input":
+            good = _answer_to(pending.summary)
+        else:
+            good = f"{pending.tool} {json.loads(pending.arguments)['item']}"
+            self.world.executed[pending.key or ""] += 1
+        if planned == "edit" and pending.kind == "input":
+            fits = await self._supplied(pending, 7)
+            self.expect(not fits, f"E6: {pending.summary} took a number")
+        if planned == "reject":
+            done = await self._supplied(pending, "not today", is_error=True)
+        else:
+            done = await self._supplied(pending, good)
+        others = pending.id in self.attended or pending.expires_at <= self.world.today
+        self.expect(
+            done or others or self.live is not None, f"E6: {pending.summary} could not be supplied"
+        )
+        self.attended.add(pending.id)
+        if planned == "edit":
+            self.expect(
+                not await self._supplied(pending, good), f"E5: {pending.summary} was supplied twice"
+            )
+        return True
+
+    async def _supplied(self, pending: Pending, value: object, *, is_error: bool = False) -> bool:
+        try:
+            await self.support.supply(pending.id, value, is_error=is_error)
+        except (ConfigurationError, DecisionError):
+            return False
+        return True
 
     async def _halt(self, kind: str) -> None:
         live = self.live
@@ -930,6 +1076,12 @@ class Story:
             if pending.expires_at <= self.world.today:
                 decided = True
                 continue  # resuming makes a new proposal
+            if pending.kind != "approval":
+                if await self._attend(pending, last=turn >= 3):
+                    decided = True
+                else:
+                    await asyncio.sleep(20)
+                continue
             decision = self.world.answer(pending, last=turn >= 3)
             if decision is None:
                 await asyncio.sleep(20)
@@ -957,7 +1109,9 @@ class Story:
         left = [
             task.get_name()
             for task in asyncio.all_tasks()
-            if task not in ABANDONED._tasks and task.get_name() not in _OURS
+            if task not in ABANDONED._tasks
+            and task not in STILL_RUNNING._telling  # it has the ceiling of its tool
+            and task.get_name() not in _OURS
         ]
         self.expect(not left, f"tasks are left alive: {left}")
         self._check_transcript(outcome)
@@ -1095,11 +1249,19 @@ class Story:
                 asked_key is None or asked_key in expected,
                 f"E2: call {use_id} has key {asked_key}, not one of {expected}",
             )
+        for use_id, times in book.handed_out.items():
+            self.expect(times == 1, f"E6: {book.what[use_id]} was handed out {times} times")
         for use_id, result in book.results.items():
+            text = "".join(part["text"] for part in result["content"])
+            self.expect("not deterministic" not in text, f"E6: {book.what[use_id]}: {text}")
+            handed = use_id in book.handed_out
+            self.expect(
+                not handed or result["status"] not in ("not_started", "refused"),
+                f"E6: {book.what[use_id]} was handed out, and told {result['status']}",
+            )
             if result["status"] != "ok":
                 continue
             name, arguments = book.what[use_id]
-            text = "".join(part["text"] for part in result["content"])
             item = book.edits.get(use_id, arguments).get("item")
             said = f"{name} {item}" in text
             self.expect(
@@ -1107,8 +1269,12 @@ class Story:
                 f"T1: {name} {item} was answered {text!r}",
             )
         for use_id, key in book.keyed:
+            if use_id in book.handed_out:
+                name, arguments = book.what[use_id]
+                self.world._check_handed_out(name, book.edits.get(use_id, arguments)["item"])
             if EFFECTS[book.what[use_id][0]] == "confirm":
                 entered = sum(e.key == key for e in self.world.entries)
+                entered += sum(book.handed_out[u] for u, k in book.keyed if k == key)
                 approved = sum(book.approved[u] for u, k in book.keyed if k == key)
                 self.expect(entered <= approved, f"E1: {key} ran {entered} on {approved} approvals")
 
@@ -1164,7 +1330,7 @@ class Story:
             told = bool({"ok", "error", "unknown"} & set(statuses))
             open_ = not book.ended and len(statuses) < len(calls)
             unasked = effect == "read" and (
-                not calls or bool(book.discarded or book.left) or not self.lossless
+                not calls or bool(book.discarded or book.left or book.broke) or not self.lossless
             )
             self.expect(
                 told or open_ or unasked,
@@ -1181,7 +1347,9 @@ class Story:
                     and book.results.get(u, {}).get("status") in ("unknown", "ok", "error")
                 ]  # fmt: skip
                 read = EFFECTS[book.what[use_id][0]] == "read"
-                excused = read and bool(book.discarded or book.left or not self.lossless)
+                excused = read and bool(
+                    book.discarded or book.left or book.broke or not self.lossless
+                )
                 self.expect(
                     bool(others) or excused, f"{book.what[use_id]} ran, and was told {status}"
                 )
@@ -1228,6 +1396,10 @@ class Story:
         on = await next_one.run("go on", history=outcome.transcript)
         self.expect(on.completed, f"T2: going on ended with {on.reason.value}: {on.error}")
         self.expect(prefix_of(list(outcome.transcript), list(on.transcript)), "X1: another history")
+        for pending in outcome.pending:
+            if pending.kind != "approval":
+                taken = await self._supplied(pending, "re late")
+                self.expect(not taken, f"T2: {pending.summary} was answered after the fork")
         self.world.seen["checked", "gone on with"] += 1
 
     async def _check_nothing_lives(self) -> None:
@@ -1251,7 +1423,7 @@ def _without_results(messages: Sequence[Message]) -> list[Message]:
     ]  # fmt: skip
 
 
-_OURS = frozenset({"story", "crash", "main", "cancel"})
+_OURS = frozenset({"story", "crash", "main", "cancel", "watch"})
 _SETTINGS = Settings(max_output=256)
 
 
@@ -1279,6 +1451,8 @@ class _Book:
         self.what: dict[str, tuple[str, Mapping[str, Any]]] = {}
         self.results: dict[str, Mapping[str, Any]] = {}
         self.started: set[str] = set()
+        self.handed_out: Counter[str] = Counter()
+        """How often each call was given to whoever executes it elsewhere."""
         self.approved: Counter[str] = Counter()
         self.edits: dict[str, Mapping[str, Any]] = {}
         self.edited_keys: dict[str, str] = {}
@@ -1292,6 +1466,8 @@ class _Book:
         self.steps = self.calls = self.tokens = self.estimated = self.billed = 0
         self.discarded = 0
         self.ended = False
+        self.broke = False
+        """The loop broke off in the middle: a read that had just asked is not known to have been entered."""
         self.left = 0
         """How often it was handed over or waited: reads that were cut then are asked anew."""
         self._open: dict[str, Mapping[str, Any]] = {}
@@ -1407,8 +1583,15 @@ class _Book:
         self._counted.add(row["tool_use_id"])
         self._spent(row.get("spent") or {})
 
-    def _ended(self, _: Mapping[str, Any]) -> None:
+    _questioned = _awaits
+
+    def _handed_out(self, row: Mapping[str, Any]) -> None:
+        self.handed_out[row["tool_use_id"]] += 1
+        self._spent(row.get("spent") or {})
+
+    def _ended(self, row: Mapping[str, Any]) -> None:
         self.ended = True
+        self.broke = self.broke or row["reason"] == "internal_error"
 
     def _activated(self, _: Mapping[str, Any]) -> None:
         self.ended = False

@@ -25,7 +25,17 @@ from remit.messages import Status, ToolResult, Usage
 from remit.pending import TOKENS, Decision, Pending
 from remit.remit import Runtime
 from remit.resources import PROCESS
-from remit.rows import Activated, Awaits, Charged, Replied, Settled, Started, decode_row
+from remit.rows import (
+    Activated,
+    Awaits,
+    Charged,
+    HandedOut,
+    Questioned,
+    Replied,
+    Settled,
+    Started,
+    decode_row,
+)
 from remit.state import RunState
 from remit.store.base import Journal
 from remit.testing import ScriptedModel, SimulatedWorkers, Step, run_virtual
@@ -169,7 +179,36 @@ async def finish(x: str, call: Call[Outside]) -> str:
     return await call.deps.done(call, x, f"finished {x}")
 
 
-TOOLS = (look, peek, double, write, store_it, change, shaky, stamp, slow, finish)
+@remit.tool(effect="read")
+async def choose(x: str, call: Call[Outside]) -> str:
+    """Look, and ask which of it."""
+    await asyncio.sleep(seconds(x))
+    return f"chose {call.ask(str, f'which {x}?')} and {call.ask(str, 'sure?')}"
+
+
+@remit.tool(effect="idempotent", resource="thing:{x}")
+async def fill(x: str, call: Call[Outside]) -> str:
+    """Take effect, and ask before going on."""
+    await call.deps.done(call, x, "begun")
+    return f"filled {x} with {call.ask(str, f'with what, {x}?')}"
+
+
+SHIP: dict[str, Any] = {
+    "description": "Ship.",
+    "parameters": {
+        "type": "object",
+        "properties": {"x": {"type": "string"}},
+        "required": ["x"],
+    },
+}
+ship = remit.Tool.elsewhere(name="ship", effect="idempotent", **SHIP)
+gated_ship = remit.Tool.elsewhere(name="gated_ship", effect="confirm", **SHIP)
+track = remit.Tool.elsewhere(name="track", effect="read", **SHIP)
+
+TOOLS = (
+    *(look, peek, double, write, store_it, change, shaky, stamp, slow, finish),
+    *(choose, fill, ship, gated_ship, track),
+)
 
 
 @remit.wrap_tools
@@ -206,7 +245,7 @@ class Shape:
     width: int = 0
     """More children of the root beside the first, with the same script."""
     approves: str | None = None
-    """Who approves: a `callback`, or nobody in the process, and then it is decided and resumed."""
+    """Who approves and answers: a `callback`, or nobody in the process, and then it is decided and resumed."""
     reconciles: bool = False
     limits: Limits = LIMITS
     output: Any = None
@@ -244,6 +283,7 @@ class Shape:
             output=self.output if name == "root" else None,
             stop_when=self._is_done if self.stops and name == "root" else None,
             confirm=approve if self.approves == "callback" and name == "root" else None,
+            answer=answer if self.approves == "callback" and name == "root" else None,
             runtime=Runtime(workers=SimulatedWorkers(), now=now, grace=0.5),
         )
 
@@ -251,7 +291,10 @@ class Shape:
         return any(r.text == self.stops for message in transcript for r in message.tool_results)
 
     def _wrapped(self, tools: list[Any]) -> Any:
-        return twice_around(twice_around(tools)) if self.wrapped else tools
+        if not self.wrapped:
+            return tools
+        here = [tool for tool in tools if not tool.is_elsewhere]
+        return [*twice_around(twice_around(here)), *(tool for tool in tools if tool.is_elsewhere)]
 
     async def play(self, store: Journal, ledger: Ledger) -> Outcome[Any]:
         """Start it, or go on, and do all there is to do until it has ended."""
@@ -262,9 +305,27 @@ class Shape:
             if outcome.reason is not Reason.WAITING:
                 break
             for pending in outcome.pending:
-                await root.decide(approve=True, by="dana", id=pending.id)
+                await attend_to(root, pending, ledger)
             outcome = await root.resume("r", deps=deps)
         return outcome
+
+
+async def attend_to(root: Remit[Any], pending: Pending, ledger: Ledger) -> None:
+    """What people and other machines do about a pending; the latter know a call by its key."""
+    match pending.kind:
+        case "approval":
+            await root.decide(approve=True, by="dana", id=pending.id)
+        case "input":
+            await root.supply(pending.id, await answer(pending), by="dana")
+        case "result":
+            assert pending.key is not None
+            did = ledger.done(pending.key, f"done {pending.arguments}")
+            await root.supply(pending.id, did, by="warehouse")
+
+
+async def answer(pending: Pending) -> str:
+    await asyncio.sleep(5)
+    return f"the answer to {pending.summary}"
 
 
 async def approve(pending: Pending) -> Decision:
@@ -351,6 +412,38 @@ SHAPES: dict[str, Shape] = {
     "deep child that waits": Shape(
         [[helper("one")], "done"],
         children=[[[helper("two")], "middle"], [[call("pay", "a"), call("write", "b")], "leaf"]],
+    ),
+    "questions by supply": Shape(
+        [
+            [call("choose", "a"), call("fill", "b"), call("write", "c"), call("fill", "b")],
+            [call("choose", "a")],
+            "done",
+        ]
+    ),
+    "questions by callback": Shape(
+        [[call("choose", "a"), call("fill", "b"), call("fill", "c")], "done"],
+        approves="callback",
+    ),
+    "question of an early read": Shape(
+        [["let me see", call("choose", "b"), call("write", "a"), call("choose", "c")], "done"]
+    ),
+    "child that asks": Shape(
+        [[call("write", "b"), helper("one")], "done"],
+        children=[[[call("fill", "a"), call("write", "c")], "child done"]],
+    ),
+    "handed out": Shape(
+        [
+            [call("ship", "a"), call("ship", "b"), call("write", "c"), call("track", "a")],
+            [call("ship", "a")],
+            "done",
+        ]
+    ),
+    "handed out after approval": Shape(
+        [[call("gated_ship", "a"), call("gated_ship", "b"), call("look", "c")], "done"]
+    ),
+    "child that hands out": Shape(
+        [[helper("one"), call("write", "a")], "done"],
+        children=[[[call("ship", "a"), call("gated_ship", "b")], "child done"]],
     ),
     "stalling": Shape([*[[call("look", "b")]] * 6, "never"], ends=Reason.STALLED),
     "told at the third time": Shape([*[[call("write", "b")]] * 4, [call("look", "a")], "done"]),
@@ -544,6 +637,9 @@ def test_after_a_crash_anywhere_the_world_and_the_run_come_out_as_without_it(
             if is_payment(key):
                 assert times == 1, (where, key)
 
+        handed = run_virtual(handed_out(world))
+        assert handed == run_virtual(handed_out(reference)), where
+
         # The run: the same words, keys and statuses; only a lost payment has another result.
         assert world.outcome.reason is shape.ends, where
         assert world.outcome.output == reference.outcome.output or (lost and shape.output is None)
@@ -576,6 +672,17 @@ def test_after_a_crash_anywhere_the_world_and_the_run_come_out_as_without_it(
         assert EARLY == [], where
 
 
+async def handed_out(world: World) -> Counter[tuple[str, str]]:
+    """How often each call was given to whoever executes it elsewhere, by run and tool use."""
+    found: Counter[tuple[str, str]] = Counter()
+    for run_id in world.runs:
+        for stored in await world.store.read(run_id):
+            row = decode_row(stored.kind, stored.body)
+            if isinstance(row, HandedOut):
+                found[run_id, row.tool_use_id] += 1
+    return found
+
+
 def untimed(outcome: Outcome[Any]) -> dict[str, Any]:
     spend = outcome.spend.to_json()
     for part in ("own", "tree"):
@@ -600,14 +707,17 @@ def assert_spend_is_the_sum_of_the_rows(world: World, where: str) -> None:
                     counted |= begun
                 if isinstance(row, Settled):
                     begun.discard(row.tool_use_id)
-                elif isinstance(row, Awaits):
+                elif isinstance(row, Awaits | Questioned):
                     counted.add(row.tool_use_id)
                 if isinstance(row, Replied):
                     tokens += row.usage.total
                     steps += 1 if row.message is not None and not row.closing else 0
                 elif isinstance(row, Charged):
                     tokens, calls = tokens + row.usage.total, calls + row.calls
-                elif isinstance(row, Settled | Awaits) and row.spent is not None:
+                elif (
+                    isinstance(row, Settled | Awaits | Questioned | HandedOut)
+                    and row.spent is not None
+                ):
                     tokens, calls = tokens + row.spent.tokens, calls + row.spent.calls
         return tokens, steps, calls
 
@@ -615,7 +725,13 @@ def assert_spend_is_the_sum_of_the_rows(world: World, where: str) -> None:
     assert (tree.tokens, tree.steps, tree.calls) == run_virtual(main()), where
 
 
-@pytest.mark.parametrize("name", ["confirm by decision", "child", "computed", "hand-back"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("confirm by decision", "child", "computed", "hand-back"),
+        *("questions by supply", "handed out after approval"),
+    ],
+)
 def test_a_second_crash_while_the_first_is_made_up_for_changes_nothing(name: str) -> None:
     """E3, E1, J3: a run may die again and again, and comes out the same."""
     shape = SHAPES[name]
@@ -649,6 +765,33 @@ def test_a_second_crash_while_the_first_is_made_up_for_changes_nothing(name: str
                 assert list(world.outcome.transcript) == list(reference.outcome.transcript), where
                 assert untimed(world.outcome) == untimed(reference.outcome), where
                 assert set(world.ledger.effects) == set(reference.ledger.effects), where
+
+
+def test_what_a_crashed_run_waits_for_is_what_it_waited_for_before() -> None:
+    """E6, case 30: a pending that was durable keeps its id; nobody is asked twice, nothing handed out twice."""
+    kept = 0
+    for name in ("questions by supply", "handed out", "handed out after approval"):
+        shape = SHAPES[name]
+
+        async def begin(store: CrashStore, shape: Shape = shape) -> None:
+            await shape.build(store, store.ledger).run(
+                "go", run_id="r", deps=Outside(store.ledger, store)
+            )
+
+        for point in crash_points(begin):
+            state = run_virtual(state_of(point.store, "r")) if point.runs else None
+            before = [c.pending for c in state.calls if c.pending is not None] if state else []
+
+            async def resume(point: CrashPoint = point, shape: Shape = shape) -> Outcome[str]:
+                root = shape.build(point.store, point.ledger)
+                return await root.run("go", run_id="r", deps=Outside(point.ledger, point.store))
+
+            outcome = run_virtual(resume())
+            assert outcome.reason is Reason.WAITING, point.what
+            after = {pending.id for pending in outcome.pending}
+            assert {pending.pending_id for pending in before} <= after, point.what
+            kept += len(before)
+    assert kept > 10
 
 
 def test_a_crash_leaves_nothing_but_what_was_committed() -> None:

@@ -26,6 +26,7 @@ from remit import (
     ModelRequest,
     ModelUnavailable,
     Pending,
+    Tool,
     Transcript,
     Usage,
     tool,
@@ -61,6 +62,15 @@ async def look(seconds: float = 1) -> str:
 async def pay() -> str:
     """Pays."""
     return "paid"
+
+
+@tool(effect="read", eager=False)
+async def form(call: Call[Any]) -> int:
+    """Asks twice."""
+    return call.ask(int, "one?") + call.ask(int, "two?")
+
+
+ship = Tool.elsewhere(name="ship", description="Ship.", parameters={}, effect="read")
 
 
 @tool(effect="read", eager=False, retries=1)
@@ -143,6 +153,16 @@ async def a_small_window() -> list[Event]:
     return (await watched(desk(ScriptedModel(script, profile=profile), [read]), "go"))[1]
 
 
+async def questions() -> list[Event]:
+    given = [3]
+
+    async def answer(pending: Pending) -> int:
+        return given.pop()
+
+    asks = [("form", {}), ("ship", {})]
+    return (await watched(desk([asks], [form, ship], answer=answer), "go"))[1]
+
+
 RUNS: list[Callable[[], Awaitable[list[Event]]]] = [
     tools_of_all_kinds,
     trouble_with_the_model,
@@ -151,6 +171,7 @@ RUNS: list[Callable[[], Awaitable[list[Event]]]] = [
     outputs,
     a_rule_that_fails,
     a_small_window,
+    questions,
 ]
 
 

@@ -52,6 +52,13 @@ class TestMemoryStoreAsTheLoopNeedsIt:
         suite.test_a_renewed_proposal_forgets_its_last_token()
         suite.test_a_run_cannot_go_to_wait_past_something_it_has_not_read()
 
+    def test_an_approval_is_not_supplied_and_nothing_else_is_approved(self) -> None:
+        """E5, E6: the three kinds are told apart by the store, not by whoever calls it."""
+        suite = TestMemoryStore()
+        suite.test_a_proposal_of_another_kind_is_unknown_and_stays_open()
+        suite.test_an_answer_or_a_result_is_named_by_its_id_and_posted_as_supplied()
+        suite.test_what_expired_ended_or_was_withdrawn_is_not_supplied()
+
     def test_starting_twice_under_one_id_opens_one_run(self) -> None:
         """E8: the second `create` says that the run is there and leaves it as it is."""
         TestMemoryStore().test_a_second_create_changes_nothing_and_says_so()

@@ -1,4 +1,4 @@
-"""Ten thousand runs in which everything goes wrong, and nine planted bugs that they must find.
+"""Ten thousand runs in which everything goes wrong, and twelve planted bugs that they must find.
 
 `simulation.py` beside this plays one seed and checks what must hold; here it is held to that. A failing seed
 replays alone: `REMIT_SEED=123 python -m pytest tests/test_simulation.py -k replay`.
@@ -21,6 +21,7 @@ from remit.clock import RunClock
 from remit.dispatch.gate import Passage
 from remit.outcome import Reason
 from remit.state import RunState
+from remit.store.memory import MemoryStore
 from remit.testing.faults import FaultPlan, ModelFault, ToolFault
 from remit.transcript import Answering
 from simulation import EFFECTS, Seen, Violation, simulate
@@ -174,6 +175,43 @@ def breaks_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunState, "_elided", silent)
 
 
+def an_answer_counts_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to one question is taken for that to the next one too."""
+    supplied = RunState._supplied
+
+    def twice(self: RunState, row: Any) -> None:
+        call = self.waiting_for(row.pending_id)
+        supplied(self, row)
+        if call is not None and call.answers:
+            call.answers = (*call.answers, call.answers[-1])
+
+    monkeypatch.setattr(RunState, "_supplied", twice)
+
+
+def a_supply_is_never_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever supplies a thing twice is believed twice."""
+    use_up = MemoryStore._use_up
+
+    def only_approvals(self: MemoryStore, proposal: Any) -> None:
+        if proposal.new.kind == "approval":
+            use_up(self, proposal)
+
+    monkeypatch.setattr(MemoryStore, "_use_up", only_approvals)
+
+
+def a_hand_out_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is taken up again does not know what it handed out."""
+    activated = RunState._activated
+
+    def forgetful(self: RunState, row: Any) -> None:
+        activated(self, row)
+        for call in self.calls:
+            if call.supplied is None:
+                call.handed_out = None
+
+    monkeypatch.setattr(RunState, "_activated", forgetful)
+
+
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
@@ -186,6 +224,9 @@ def breaks_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         (doubt_ignored, "was entered 2 times on 1 approvals"),
         (start_forgotten, "ran, and was told not_started"),
         (breaks_not_counted, "breaks of the prefix, and 0 are counted"),
+        (an_answer_counts_twice, "E6: "),
+        (a_supply_is_never_used_up, "was supplied twice"),
+        (a_hand_out_is_forgotten, "was handed out "),
     ],
 )
 def test_a_planted_bug_is_found_within_two_thousand_seeds(
@@ -212,7 +253,11 @@ def expected() -> set[tuple[str, str]]:
         *(("tool fault", fault.value) for fault in ToolFault),
         *(("model fault", fault.value) for fault in ModelFault),
         *(("effect", effect) for effect in EFFECTS.values()),
-        *(("answer", answer) for answer in ("approve", "reject", "edit", "leave")),
+        *(
+            (asked, answer)
+            for asked in ("answer", "input", "result")
+            for answer in ("approve", "reject", "edit", "leave")
+        ),
         *(("mood", mood) for mood in simulation.MOODS),
         *(("batch", shape) for shape in SHAPES),
         *(("elision", fate) for fate in ELISIONS),

@@ -212,8 +212,8 @@ def test_a_later_proposal_replaces_an_earlier_one_and_its_decision() -> None:
     again = Proposed("c0", "p1", "Look again?", "{}", LATER, "policy:big")
     state = replayed(TURN, PROPOSED, Decided("p0", True, "dana", "", None, None), again)
     assert state.call("c0").decision is None
-    assert state.proposed("p0") is None
-    assert state.proposed("p1") is state.call("c0")
+    assert state.waiting_for("p0") is None
+    assert state.waiting_for("p1") is state.call("c0")
 
 
 def test_a_call_that_waits_for_a_run_inside_counts_what_that_spent() -> None:

@@ -14,6 +14,7 @@ class Listener:
         self.now = 4.0
         self.progress: list[tuple[str | None, float | None]] = []
         self.charges: list[tuple[Decimal, int]] = []
+        self.asked: list[tuple[object, str]] = []
 
     def call(self) -> Call[str]:
         return Call(
@@ -25,6 +26,7 @@ class Listener:
             clock=lambda: self.now,
             on_progress=lambda message, fraction: self.progress.append((message, fraction)),
             on_charge=lambda usd, tokens: self.charges.append((usd, tokens)),
+            on_ask=lambda schema, question: self.asked.append((schema, question)),
         )
 
 

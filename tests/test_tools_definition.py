@@ -31,6 +31,7 @@ def make_call(deps: Any = None) -> Call[Any]:
         clock=lambda: 4.0,
         on_progress=lambda message, fraction: None,
         on_charge=lambda usd, tokens: None,
+        on_ask=lambda schema, question: None,
     )
 
 

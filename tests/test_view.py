@@ -350,6 +350,19 @@ def test_a_cancelled_run_says_whom_it_waits_for() -> None:
     assert view.status(2.0).doing == "cancelling: slow gets a moment to stop"
 
 
+def test_what_is_supplied_ends_the_wait_and_is_told_with_its_source() -> None:
+    view = RunView(LIMITS)
+    told(event("run_started", 0), reply("", "form", "ship", at=1), view=view)
+    told(event("pending", 2, id="p1", wants="input", tool="form", summary="Which?"), view=view)
+    told(event("pending", 2, id="p2", wants="result", tool="ship", summary="Ship"), view=view)
+    assert [each.kind for each in view.waiting.values()] == ["input", "result"]
+    [answer] = view.apply(event("supplied", 12, id="p1", wants="input", tool="form", by="dana"))
+    [result] = view.apply(event("supplied", 22, id="p2", wants="result", tool="ship", by="host"))
+    assert (answer.text, result.text) == ("answer for form from dana", "result for ship from host")  # type: ignore[union-attr]
+    assert view.waiting == {}
+    assert view.seconds(32.0) == 12.0
+
+
 def test_what_it_waits_for_and_since_when() -> None:
     view = RunView(LIMITS)
     told(event("run_started", 0), reply("", "pay", "pay", at=1), view=view)

@@ -14,7 +14,7 @@ from typing import Any, Literal, assert_type
 from pydantic import BaseModel
 
 import remit
-from remit import Call, Event, Limits, Live, Outcome, Reason, Remit, Tool, Transcript
+from remit import Call, Event, Limits, Live, Outcome, Pending, Reason, Remit, Tool, Transcript
 from remit.testing import ScriptedModel
 
 LIMITS = Limits(steps=3, tokens=1_000, seconds=5)
@@ -58,6 +58,34 @@ def _(order_id: str, amount: Decimal) -> str:
 @refund.reconcile
 async def _(key: str) -> str | None:
     return key or None
+
+
+@remit.tool(effect="read")
+def choose(order_id: str, call: Call[Shop]) -> str:
+    """Choose a parcel."""
+    assert_type(call.ask(int, "which?"), int)
+    assert_type(call.ask(Clock), Clock)
+    assert_type(call.ask(list[int], "which of them?"), list[int])
+    assert_type(call.ask(Literal["red", "blue"], "which colour?"), Literal["red", "blue"])
+    assert_type(call.ask(int | None, "how many?"), int | None)
+    assert_type(call.ask({"type": "integer"}, "how many?"), Any)
+    call.ask(3, "how many?")  # pyright: ignore[reportCallIssue, reportArgumentType] - no type and no schema
+    call.ask(int, 3)  # pyright: ignore[reportCallIssue, reportArgumentType] - a question is text
+    wrong: str = call.ask(int)  # pyright: ignore[reportAssignmentType] - the answer is a number
+    return wrong + order_id
+
+
+ship = Tool.elsewhere(
+    name="ship", description="Ships.", parameters={"type": "object"}, effect="confirm", expires=60
+)
+
+
+async def what_is_waited_for_is_supplied(pending: Pending) -> None:
+    assert_type(ship, Tool[..., Any])
+    assert_type(pending.kind, Literal["approval", "input", "result"])
+    assert_type(await plain.supply(pending.id, {"any": "value"}, is_error=False, by="dana"), str)
+    await plain.supply(pending)  # pyright: ignore[reportCallIssue] - by its id, with a value
+    Tool.elsewhere(name="x", description="x", parameters={}, handler=handler)  # pyright: ignore[reportCallIssue] - there is none
 
 
 class Desk:
@@ -258,6 +286,10 @@ hosted = Remit(
 )
 
 
+async def answers(pending: Pending) -> object:
+    return pending.summary
+
+
 def wrong_functions() -> None:
     def three() -> int:
         return 3
@@ -266,6 +298,8 @@ def wrong_functions() -> None:
     hosted.replace(policy=three)  # pyright: ignore[reportArgumentType] - it is asked about a call
     hosted.replace(stop_when=shop_is_closed)
     hosted.replace(stop_when=three)  # pyright: ignore[reportArgumentType] - it is asked about a transcript
+    hosted.replace(answer=answers)
+    hosted.replace(answer=three)  # pyright: ignore[reportArgumentType] - it is asked about a pending
     hosted.replace(guards=(three,))  # pyright: ignore[reportArgumentType] - nor is this a guard
     hosted.replace(instructions=unfit)  # pyright: ignore[reportArgumentType] - text is wanted
 

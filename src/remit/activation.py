@@ -29,6 +29,7 @@ from remit.inherited import Inherited, inherited
 from remit.loop import execute
 from remit.messages import ResultContent
 from remit.outcome import Outcome, Reason
+from remit.pending import PendingKind
 from remit.plan import ready_calls
 from remit.record import Record
 from remit.render import error_words
@@ -193,7 +194,7 @@ async def resume(
     _check_owner(state, config)
     if host.frame is None:
         await _check_outermost(host.store, run_id)
-    asks = config.confirm is not None or (host.frame is not None and host.frame.confirm is not None)
+    asks = _asked_in_process(config, host.frame)
     if not await _goes_on(config, host.store, state, limits=limits, reopen=reopen, asks=asks):
         if host.frame is not None:  # its spend may be news to the accounts above
             host.frame.adopt(
@@ -315,27 +316,43 @@ async def _goes_on(
     *,
     limits: Limits | None,
     reopen: bool,
-    asks: bool,
+    asks: frozenset[PendingKind],
 ) -> bool:
     """Whether there is anything to go on with."""
     if state.ended is None:
-        return not state.parked or asks or await _has_moved(store, state, config.now())
+        return not state.parked or await _has_moved(store, state, config.now(), asks)
     reason = Reason(state.ended.reason)
     if reason in _LIMITS:
         return limits is not None and _leave_room(limits, state, config.now())
     return reason in _GOES_ON or (reason is Reason.CANCELLED and reopen)
 
 
-async def _has_moved(store: Journal, state: RunState, now: datetime) -> bool:
-    """Whether anything happened that a waiting run waits for, in it or in a run inside."""
+def _asked_in_process(config: Config, frame: Frame | None) -> frozenset[PendingKind]:
+    """What somebody in this process can be asked for."""
+    kinds: set[PendingKind] = set()
+    if config.confirm is not None or (frame is not None and frame.confirm is not None):
+        kinds.add("approval")
+    if config.answer is not None or (frame is not None and frame.answer is not None):
+        kinds.add("input")
+    return frozenset(kinds)
+
+
+async def _has_moved(
+    store: Journal, state: RunState, now: datetime, asks: frozenset[PendingKind]
+) -> bool:
+    """Whether a waiting run, or one inside it, can go on: something came in, or somebody can be asked now."""
     info = await store.info(state.run_id)
     if info is None or info.unread or not state.calls or ready_calls(state, now):
         return True
     for call in state.calls:
-        if call.awaits is not None and not call.settled:
+        if call.settled:
+            continue
+        if call.awaits is not None:
             inside = await read_state(store, call.awaits)
-            if inside.ended is not None or await _has_moved(store, inside, now):
+            if inside.ended is not None or await _has_moved(store, inside, now, asks):
                 return True
+        elif call.pending is not None and call.pending.wants in asks:
+            return True
     return False
 
 

@@ -48,6 +48,8 @@ class Parts(Protocol):
     @property
     def redact(self) -> object: ...
     @property
+    def answer(self) -> object: ...
+    @property
     def notes(self) -> object: ...
     @property
     def stop_when(self) -> object: ...
@@ -86,6 +88,10 @@ def check_parts(parts: Parts) -> None:
         parts.redact is None
         or (_takes(parts.redact, 1) and not inspect.iscoroutinefunction(parts.redact)),
         "redact= is a `def` of one text that returns the text that may be seen",
+    )
+    _refuse_unless(
+        parts.answer is None or _takes(parts.answer, 1),
+        "answer= is an async function of one Pending that returns the value it asks for",
     )
     _refuse_unless(
         _are_functions(parts.notes, 0, 1),

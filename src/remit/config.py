@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from remit.budget import Limits
 from remit.models.base import Model, Settings, ToolSpec
-from remit.pending import ConfirmCallback, Guard, Policy
+from remit.pending import AnswerCallback, ConfirmCallback, Guard, Policy
 from remit.redaction import Redactor
 from remit.tools import Tool
 from remit.transcript import Transcript
@@ -56,6 +56,7 @@ class Config:
     policy: Policy | None
     guards: tuple[Guard, ...]
     confirm: ConfirmCallback | None
+    answer: AnswerCallback | None
     redact: Redactor | None
     notes: tuple[Note, ...]
     stop_when: StopWhen | None

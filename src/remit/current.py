@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from remit.budget import EXACT, NOTHING, Amount, Bill, Budget, Exhausted, Limits, Totals
 from remit.events import Listener
-from remit.pending import ConfirmCallback
+from remit.pending import AnswerCallback, ConfirmCallback
 from remit.redaction import Redactor
 from remit.resources import Path
 from remit.store.base import Journal
@@ -44,6 +44,7 @@ class Frame:
     path: Path
     listeners: tuple[Listener, ...]
     confirm: ConfirmCallback | None
+    answer: AnswerCallback | None
     redact: Redactor | None
     recorded: Bill
     """What the journal of this call's run already says was spent inside."""

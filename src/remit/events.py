@@ -33,7 +33,9 @@ EventKind: TypeAlias = Literal[
     "read_discarded",
     "late_outcome",
     "pending",
+    "supplied",
     "confirm_failed",
+    "answer_failed",
     "overshoot",
     "run_ended",
 ]

@@ -34,7 +34,7 @@ class StillRunning:
     """The effects that nobody waits for any more."""
 
     def __init__(self) -> None:
-        self._futures: dict[tuple[int, str], concurrent.futures.Future[LateOutcome]] = {}
+        self._futures: dict[tuple[int, str], concurrent.futures.Future[LateOutcome | None]] = {}
         self._telling: set[asyncio.Task[None]] = set()
 
     @property
@@ -51,8 +51,11 @@ class StillRunning:
         """The call with this key was abandoned. It holds its store while it runs."""
         self._futures.setdefault((id(store), key), concurrent.futures.Future())
 
-    def join(self, key: str, store: Journal) -> asyncio.Future[LateOutcome] | None:
-        """A future of its outcome on the running loop; None where it is not running here."""
+    def join(self, key: str, store: Journal) -> asyncio.Future[LateOutcome | None] | None:
+        """A future of its outcome on the running loop; None where it is not running here.
+
+        Its result is None where it came to an end and to no outcome.
+        """
         future = self._futures.get((id(store), key))
         return None if future is None else asyncio.wrap_future(future)
 
@@ -64,10 +67,17 @@ class StillRunning:
 
     async def _tell(self, outcome: Awaitable[LateOutcome], run_id: str, store: Journal) -> None:
         late = await outcome
-        future = self._futures.pop((id(store), late.row.key), None)
+        self._resolve(late.row.key, store, late)
+        await store.post(run_id, "late", encode_row(late.row), artifacts=late.artifacts)
+
+    def asked(self, key: str, store: Journal) -> None:
+        """It came to a question that nobody hears any more: whoever repeats the call asks it himself."""
+        self._resolve(key, store, None)
+
+    def _resolve(self, key: str, store: Journal, late: LateOutcome | None) -> None:
+        future = self._futures.pop((id(store), key), None)
         if future is not None and not future.done():
             future.set_result(late)
-        await store.post(run_id, "late", encode_row(late.row), artifacts=late.artifacts)
 
 
 async def known_late(store: Journal, key: str) -> LateOutcome | None:

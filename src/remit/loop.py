@@ -108,8 +108,9 @@ async def _ended(run: Run, stop: Stop) -> Outcome[Any]:
     """Close the transcript, journal the end, withdraw what nobody needs to decide any more."""
     run.over = True
     # Before the turn is closed: a closed turn has no calls any more.
-    proposals = [call.proposal for call in run.state.calls if call.proposal is not None]
     inside = [call.child for call in run.state.calls if call.child is not None]
+    await settle_early(run)
+    open_ = [call.pending for call in run.state.calls if call.pending is not None]
     await settle_the_rest(run)
     await run.guards.dismiss(run.grace)
     run.record.write(
@@ -125,9 +126,9 @@ async def _ended(run: Run, stop: Stop) -> Outcome[Any]:
     await _leave_unsaid(run)
     for child in inside:
         await end_inside(run.record.store, child, run.state.run_id)
-    for proposal in proposals:
-        await run.record.store.withdraw(proposal.pending_id)
-        TOKENS.pop(proposal.pending_id, None)
+    for pending in open_:
+        await run.record.store.withdraw(pending.pending_id)
+        TOKENS.pop(pending.pending_id, None)
     return outcome_of(
         run.state,
         stop.reason,

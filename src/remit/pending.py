@@ -1,7 +1,8 @@
 """What a run waits for, and the words with which people and policies answer.
 
-Values only. A `Pending` binds one exact call; its token is handed out once, by the `Outcome` or the
-`confirm` callback, and stands nowhere else: the store keeps its hash.
+Values only. A `Pending` binds one exact call and is of one of three kinds: an approval is decided, an input and a
+result are supplied. The token of an approval is handed out once, by the `Outcome` or the `confirm` callback, and
+stands nowhere else: the store keeps its hash.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from remit.transcript import Transcript
 __all__ = [
     "TOKENS",
     "Allow",
+    "AnswerCallback",
     "Confirm",
     "ConfirmCallback",
     "Decision",
     "Guard",
     "Pending",
+    "PendingKind",
     "Policy",
     "PolicyRequest",
     "Refuse",
@@ -36,13 +39,18 @@ __all__ = [
 ]
 
 
+PendingKind: TypeAlias = Literal["approval", "input", "result"]
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """One thing that a run waits for."""
 
     id: str
     """Names it for whoever holds the store."""
-    kind: Literal["approval", "input", "result"]
+    kind: PendingKind
+    """`approval`: the call wants a yes or no (`decide`); `input`: its body asks for a value; `result`: it was
+    handed out and is executed elsewhere (both `supply`)."""
     run_id: str
     """The run that waits; for a child it is the child's."""
     path: tuple[str, ...]
@@ -51,10 +59,14 @@ class Pending:
     arguments: str
     """The exact arguments as canonical JSON, with what is marked `Secret` masked."""
     summary: str
-    """What the person who decides is shown."""
+    """What the person who decides is shown; the question of an input."""
     token: str | None = field(repr=False)
-    """The single-use secret that decides it; None where it was minted by another process."""
+    """The single-use secret that decides an approval; None where it was minted by another process."""
     expires_at: datetime
+    schema: Mapping[str, Any] | None = None
+    """The JSON Schema of the value that an input asks for; None for the other kinds."""
+    key: str | None = None
+    """The key of a call that was handed out: whoever executes it does so once for one key. Else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,8 @@ class Decision:
 
 
 ConfirmCallback: TypeAlias = Callable[[Pending], Awaitable[Decision]]
+AnswerCallback: TypeAlias = Callable[[Pending], Awaitable[Any]]
+"""Gives the value that an input asks for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ in one transaction per commit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from remit.artifacts import Artifact
 from remit.errors import JournalError
@@ -31,6 +31,7 @@ class Record:
         self._artifacts: list[Artifact] = []
         self._kept: set[str] = set()
         """Handles of what this activation has kept."""
+        self._told: list[Callable[[], None]] = []
         self._committing: asyncio.Future[None] | None = None
         self._failure: JournalError | None = None
         """Why nothing can be written any more: rows were lost, and none may follow them."""
@@ -43,9 +44,14 @@ class Record:
         self._state.apply(row)
         self._rows.append(encoded)
 
-    def propose(self, proposal: NewProposal) -> None:
-        """Queue a proposal: it becomes decidable with the rows that are queued now."""
+    def propose(self, proposal: NewProposal, *, told: Callable[[], None] | None = None) -> None:
+        """Queue a proposal: it becomes decidable with the rows that are queued now.
+
+        `told` is called when it is durable.
+        """
         self._proposals.append(proposal)
+        if told is not None:
+            self._told.append(told)
 
     def keep(self, data: bytes, media_type: str) -> str:
         """Queue an artifact, which is there with the rows that are queued now. Returns its handle."""
@@ -99,6 +105,8 @@ class Record:
         if not poll and not self.has_mail:
             return ()
         posts = await self.store.inbox(self._lease.run_id, self._taken)
+        # Of two who ask at the same time each post goes to one.
+        posts = [posted for posted in posts if posted.id > self._taken]
         if posts:
             self._taken = posts[-1].id
         return posts
@@ -114,6 +122,7 @@ class Record:
             rows, self._rows = self._rows, []
             proposals, self._proposals = self._proposals, []
             artifacts, self._artifacts = self._artifacts, []
+            told, self._told = self._told, []
             # Until the answer is there nobody knows whether the rows are.
             self._failure = JournalError("a transaction did not come to its end")
             try:
@@ -133,4 +142,6 @@ class Record:
             self._committing = None
             committing.set_result(None)
         self._inbox_max = control.inbox_max
+        for tell in told:
+            tell()
         return control.status

@@ -1,7 +1,7 @@
 """The face: `Remit`, what other libraries call an agent.
 
-A frozen value that says who is asked, with which tools, under which limits. `run`, `stream`, `resume` and
-`decide` are what there is to do with it. It checks what can be checked before anything is sent; how a run
+A frozen value that says who is asked, with which tools, under which limits. `run`, `stream`, `resume`, `decide`
+and `supply` are what there is to do with it. It checks what can be checked before anything is sent; how a run
 comes to be executed is `activation.py`'s, the loop itself `loop.py`'s.
 """
 
@@ -25,7 +25,7 @@ from remit.budget import Limits
 from remit.checks import check_model, check_name, check_options, check_parts, check_tags
 from remit.config import GRACE_SECONDS, Config, Instructions, Note, StopWhen, shown_tools
 from remit.current import CURRENT, Frame
-from remit.errors import ConfigurationError
+from remit.errors import ConfigurationError, DecisionError
 from remit.events import Listener
 from remit.explained import explained
 from remit.live import Live, content_of, see_through
@@ -34,12 +34,23 @@ from remit.models.base import Model, Settings
 from remit.models.names import named
 from remit.outcome import Outcome
 from remit.paging import with_reading
-from remit.pending import TOKENS, ConfirmCallback, Decision, Guard, Policy, mint_token, token_hash
+from remit.pending import (
+    TOKENS,
+    AnswerCallback,
+    ConfirmCallback,
+    Decision,
+    Guard,
+    Policy,
+    mint_token,
+    token_hash,
+)
 from remit.redaction import Redactor
-from remit.run import write_decision
-from remit.store.base import Journal
+from remit.report import read_state
+from remit.run import write_decision, write_supply
+from remit.store.base import Journal, wrong_kind
 from remit.store.memory import MemoryStore
 from remit.tools import Call, Tool, Tools, resolve
+from remit.tools.question import fitting
 from remit.transcript import Transcript
 from remit.workers import ThreadWorkers, Workers
 
@@ -56,6 +67,8 @@ Prompt = str | ResultContent | tuple[ResultContent, ...]
 
 _WORKERS: Final = ThreadWorkers()
 """The blocking functions of this process run here; no thread is started before the first."""
+_REASON: Final = {"type": "string"}
+"""The schema of why a question is not answered."""
 
 
 def _utc_now() -> datetime:
@@ -100,6 +113,7 @@ class Changes(TypedDict, total=False):
     policy: Policy | None
     guards: tuple[Guard, ...]
     confirm: ConfirmCallback | None
+    answer: AnswerCallback | None
     redact: Redactor | None
     notes: tuple[Note, ...]
     stop_when: StopWhen | None
@@ -136,6 +150,8 @@ class Remit(Generic[Deps, Out_co]):
     """Checks that run beside each model call and can veto it."""
     confirm: ConfirmCallback | None = None
     """Decides proposals in process, for a terminal; without it a run waits."""
+    answer: AnswerCallback | None = None
+    """Answers in process what tools ask by `Call.ask`; without it a run waits."""
     redact: Redactor | None = None
     """Applied to every text that tools return or raise, before it is kept, recorded, told or sent. From a text to a text;
     it runs in worker threads. Where it fails, the result is withheld. Runs inside this remit's tools keep to it too."""
@@ -175,6 +191,7 @@ class Remit(Generic[Deps, Out_co]):
             policy=self.policy,
             guards=tuple(self.guards),
             confirm=self.confirm,
+            answer=self.answer,
             redact=self.redact,
             notes=tuple(self.notes),
             stop_when=self.stop_when,
@@ -373,8 +390,7 @@ class Remit(Generic[Deps, Out_co]):
         is told; `note` goes with a refusal.
         Errors: `DecisionError`; `ConfigurationError` inside a tool body: what the model can reach decides nothing.
         """
-        if CURRENT.get() is not None:
-            raise ConfigurationError("nothing is decided inside a tool body")
+        _refuse_inside("nothing is decided")
         if (token is None) == (id is None):
             raise ConfigurationError("name the proposal by its token or by id=, not both")
         if not isinstance(token, str | None):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
@@ -389,10 +405,38 @@ class Remit(Generic[Deps, Out_co]):
         _forget_token(token, id)
         return await activation.outermost(self.store, run_id)
 
+    async def supply(
+        self, pending_id: str, value: Any, *, is_error: bool = False, by: str = "host"
+    ) -> str:
+        """Answer a question, or bring the result of a call that was handed out; once.
+
+        `value` is JSON: for a `Pending` of kind `input` what its schema asks for, for a `result` what the call came
+        to. `is_error` says that the call failed; of a question, that nobody will answer it, and `value` is the
+        text that says why. Returns the id of the run to resume: the outermost that waits for it.
+        Errors: `ConfigurationError` for what does not fit, with nothing recorded, and inside a tool body;
+        `DecisionError`.
+        """
+        _refuse_inside("nothing is supplied")
+        if not (isinstance(by, str) and by):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            raise ConfigurationError("by= names whoever supplies it")
+        known = await self.store.proposal(pending_id)
+        if known is None:
+            raise DecisionError("unknown", "nothing of this id is waited for")
+        if known.kind == "approval":
+            raise wrong_kind(known.kind)
+        schema: Mapping[str, Any] | None = None
+        if known.kind == "input":
+            asked = (await read_state(self.store, known.run_id)).asked(pending_id)
+            schema = _REASON if is_error else asked
+        supplied = write_supply(fitting(value, schema), is_error=is_error, by=by)
+        run_id = await self.store.decide(
+            pending_id=pending_id, kind=known.kind, decision=supplied, now=self.runtime.now()
+        )
+        return await activation.outermost(self.store, run_id)
+
     async def new_token(self, id: str) -> str:  # noqa: A002 - the field's name
         """Mint a token for an open proposal; the last one is void. Errors: `DecisionError`."""
-        if CURRENT.get() is not None:
-            raise ConfigurationError("no token is minted inside a tool body")
+        _refuse_inside("no token is minted")
         token = mint_token()
         await self.store.renew(id, token_hash(token))
         TOKENS[id] = token
@@ -533,6 +577,12 @@ def _read_output(output: Any, tools: Mapping[str, Tool[..., Any]]) -> OutputSpec
             f"with output= the tool {spec.tool.name!r} is remit's own, and takes the output; rename yours"
         )
     return spec
+
+
+def _refuse_inside(what: str) -> None:
+    """What the model can reach has no say in what its runs wait for. Errors: `ConfigurationError`."""
+    if CURRENT.get() is not None:
+        raise ConfigurationError(f"{what} inside a tool body")
 
 
 def _check_runtime(runtime: object) -> None:

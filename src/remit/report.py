@@ -8,7 +8,8 @@ import msgspec
 
 from remit.artifacts import HANDLE_PREFIX
 from remit.budget import Spend, Totals
-from remit.dispatch.approval import pending_of
+from remit.dispatch.outside import left_open
+from remit.dispatch.person import pending_of
 from remit.messages import Status, Text
 from remit.outcome import Outcome, Reason
 from remit.pending import Pending
@@ -110,17 +111,21 @@ async def pendings_of(store: Journal, state: RunState) -> tuple[Pending, ...]:
             continue
         if call.awaits is not None:
             found.extend(await pendings_of(store, await read_state(store, call.awaits)))
-        elif call.proposal is not None and call.decision is None and not call.withdrawn:
+        elif call.pending is not None:
             found.append(pending_of(state.run_id, state.opened.path, call))
     return tuple(found)
 
 
 def _left_open(state: RunState) -> Any:
     """The words for slots that a waiting run leaves open: nothing ran, unless it was started."""
-    waiting = {call.use.id for call in state.calls if call.started is None or call.awaits}
+    calls = {call.use.id: call for call in state.calls}
 
     def words(slot: Slot) -> tuple[str, Status]:
-        if slot.use.id in waiting:
+        call = calls[slot.use.id]
+        asks = left_open(call)
+        if asks is not None:
+            return asks
+        if call.started is None or call.awaits:
             return "Left pending: it waits for a decision and has not run.", Status.NOT_STARTED
         return "Interrupted: it may have taken effect.", Status.UNKNOWN
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 import msgspec
 
 from remit.artifacts import Artifact
-from remit.budget import ZERO, Amount, Bill, Limits, Totals
+from remit.budget import NOTHING, ZERO, Amount, Bill, Limits, Totals
 from remit.canonical import encode
 from remit.errors import JournalError
 from remit.messages import (
@@ -31,6 +31,7 @@ from remit.messages import (
     Value,
     block_from_json,
 )
+from remit.pending import PendingKind
 from remit.schedule import Footprint
 from remit.shown import Kept, restored, written
 from remit.transcript import Stub
@@ -45,16 +46,19 @@ __all__ = [
     "Ended",
     "Failed",
     "Finished",
+    "HandedOut",
     "Late",
     "Noted",
     "Opened",
     "Parked",
     "Proposed",
+    "Questioned",
     "Replied",
     "Row",
     "Said",
     "Settled",
     "Started",
+    "Supplied",
     "Trim",
     "Vetoed",
     "Withdrawn",
@@ -190,6 +194,7 @@ class Proposed(_Recorded, frozen=True):
     """A call waits for a decision. A later proposal of the same call replaces this one."""
 
     kind: ClassVar[str] = "proposed"
+    wants: ClassVar[PendingKind] = "approval"
     tool_use_id: str
     pending_id: str
     summary: str
@@ -199,6 +204,58 @@ class Proposed(_Recorded, frozen=True):
     """UTC, ISO 8601."""
     wanted_by: str
     """What asked for the approval: `effect`, or `policy:` and its words."""
+
+
+class Questioned(_Recorded, frozen=True):
+    """The body of a call asked for input, and ended with that. A later question of the call replaces this one."""
+
+    kind: ClassVar[str] = "questioned"
+    wants: ClassVar[PendingKind] = "input"
+    tool_use_id: str
+    pending_id: str
+    schema: str
+    """The JSON Schema of the answer, as canonical JSON."""
+    question: str
+    arguments: str
+    """Canonical JSON of what the body was entered with."""
+    expires_at: str
+    """UTC, ISO 8601."""
+    spent: Totals
+    """What the call itself cost that no earlier row of it says, and so below."""
+    children: Bill = NOTHING
+    """The same for the runs inside."""
+    overshoot: Amount = ZERO
+    place: int = 0
+    """How many questions of the call come before this one: they have their answers."""
+    refused: str = ""
+    """Why the answer that it once had is none; empty where it had none."""
+
+
+class HandedOut(_Recorded, frozen=True):
+    """A call was handed out: somebody else executes it, once for its key. Never handed out again."""
+
+    kind: ClassVar[str] = "handed_out"
+    wants: ClassVar[PendingKind] = "result"
+    tool_use_id: str
+    pending_id: str
+    summary: str
+    arguments: str
+    """Canonical JSON of what is to be executed."""
+    expires_at: str
+    """UTC, ISO 8601."""
+    spent: Totals
+
+
+class Supplied(_Recorded, frozen=True):
+    """A question has its answer, or a call that was handed out its result."""
+
+    kind: ClassVar[str] = "supplied"
+    pending_id: str
+    value: str
+    """JSON."""
+    is_error: bool
+    """Of a result: the call failed. Of a question: nobody will answer it, and the value is the text of why."""
+    by: str
 
 
 class Awaits(_Recorded, frozen=True):
@@ -231,7 +288,7 @@ class Decided(_Recorded, frozen=True):
 
 
 class Withdrawn(_Recorded, frozen=True):
-    """A pending is no longer open to decision: the conversation went on without it."""
+    """A pending is no longer open: the conversation went on without it."""
 
     kind: ClassVar[str] = "withdrawn"
     pending_id: str
@@ -347,6 +404,9 @@ Row: TypeAlias = (
     | Started
     | Settled
     | Proposed
+    | Questioned
+    | HandedOut
+    | Supplied
     | Awaits
     | Decided
     | Withdrawn
@@ -371,6 +431,9 @@ _READERS: dict[str, msgspec.json.Decoder[Row]] = {
         Started,
         Settled,
         Proposed,
+        Questioned,
+        HandedOut,
+        Supplied,
         Awaits,
         Decided,
         Withdrawn,

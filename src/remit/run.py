@@ -31,7 +31,7 @@ from remit.marks import budget_note
 from remit.messages import ResultContent, ToolUse
 from remit.occupancy import fixed_tokens, what_fills
 from remit.outcome import Reason
-from remit.pending import ConfirmCallback, Decision
+from remit.pending import AnswerCallback, ConfirmCallback, Decision, PendingKind
 from remit.plan import Room
 from remit.quote import CLOSING_OUTPUT, OUTPUT_FLOOR, Quote, quote, worst_case
 from remit.record import Record
@@ -46,6 +46,7 @@ from remit.rows import (
     Replied,
     Said,
     Settled,
+    Supplied,
     Trim,
     Vetoed,
     Withdrawn,
@@ -63,7 +64,15 @@ from remit.workers import Workers, WorkersExhausted
 if TYPE_CHECKING:
     from remit.dispatch.gate import Passage
 
-__all__ = ["LIMIT_REASONS", "Intents", "Prepared", "Run", "limit_of", "write_decision"]
+__all__ = [
+    "LIMIT_REASONS",
+    "Intents",
+    "Prepared",
+    "Run",
+    "limit_of",
+    "write_decision",
+    "write_supply",
+]
 
 LIMIT_REASONS = {
     "steps": Reason.STEP_BUDGET,
@@ -170,9 +179,10 @@ class Run:
         """The prompt that `plan` was told there is room for, in tokens, and what it may cost; None where none
         fits the window."""
         self._prepared: dict[tuple[str, str], Prepared] = {}
-        if self.confirm is not None:
-            for call in state.calls:
-                call.ask_again = call.open_to_decision(self.clock.utc())
+        for call in state.calls:
+            pending = call.pending
+            if pending is not None and self.callback(pending.wants) is not None:
+                call.ask_again = call.open_at(self.clock.utc())
         self._window = Window.of(config.model.profile.context_window, self._output_cap)
         self._look_above = self._window.trigger
         """Above how many tokens of prompt it is worth to look for what could make room."""
@@ -436,9 +446,11 @@ class Run:
                 self.queue.append(content_from_json(decode(posted.body)))
             case "decision":
                 self.decide(*_read_decision(posted.body))
+            case "supply":
+                self.supply(_read_supply(posted.body))
             case "withdraw":
                 pending_id = decode(posted.body)["pending_id"]
-                if self.state.proposed(pending_id) is not None:
+                if self.state.waiting_for(pending_id) is not None:
                     self.record.write(Withdrawn(pending_id))
             case "late":
                 raise AssertionError("its content is fetched first")
@@ -450,8 +462,8 @@ class Run:
 
     def decide(self, pending_id: str, decision: Decision) -> None:
         """Record a decision, unless its call is gone: then there is nothing left to decide."""
-        call = self.state.proposed(pending_id)
-        if call is None or call.settled or call.decision is not None or call.withdrawn:
+        call = self.state.waiting_for(pending_id)
+        if call is None:
             return
         edit = key = None
         if decision.edit is not None:
@@ -459,6 +471,26 @@ class Run:
             key = self._key_of(call.use, edit)
         self.record.write(
             Decided(pending_id, decision.approve, decision.by, decision.note, edit, key)
+        )
+
+    def supply(self, supplied: Supplied) -> None:
+        """Record an answer or a result, unless its call is gone: nobody waits for it any more."""
+        call = self.state.waiting_for(supplied.pending_id)
+        pending = None if call is None else call.pending
+        if call is None or pending is None:
+            return
+        self.record.write(supplied)
+        self.emit(
+            "supplied",
+            {
+                "wants": pending.wants,
+                "id": supplied.pending_id,
+                "call": call.use.id,
+                "tool": call.use.name,
+                "key": call.key,
+                "by": supplied.by,
+                "is_error": supplied.is_error,
+            },
         )
 
     # Calls
@@ -609,6 +641,23 @@ class Run:
         outer = None if self.frame is None else self.frame.redact
         return both(self.config.redact, outer)
 
+    @property
+    def answer(self) -> AnswerCallback | None:
+        """Who answers questions in process, found as the one who decides."""
+        if self.config.answer is not None or self.frame is None:
+            return self.config.answer
+        return self.frame.answer
+
+    def callback(self, wants: PendingKind) -> ConfirmCallback | AnswerCallback | None:
+        """Who is asked in process for a pending of this kind."""
+        match wants:
+            case "approval":
+                return self.confirm
+            case "input":
+                return self.answer
+            case "result":
+                return None
+
     def restart_guards(self) -> None:
         """Ask the guards again: nobody can tell whether they passed the open turn before it broke off."""
         replies = sum(message.role == "assistant" for message in self.state.transcript)
@@ -653,6 +702,20 @@ def write_decision(decision: Decision) -> bytes:
             "edit": None if decision.edit is None else dict(decision.edit),
         }
     )
+
+
+def write_supply(value: str, *, is_error: bool, by: str) -> bytes:
+    """The bytes of what is supplied, in the store; `value` is JSON."""
+    return encode({"value": value, "is_error": is_error, "by": by})
+
+
+def _read_supply(body: bytes) -> Supplied:
+    """What was supplied, as it was posted. Errors: `JournalError`."""
+    head, _, tail = body.partition(b"\n")
+    try:
+        return Supplied(decode(head)["pending_id"], **decode(tail))
+    except (KeyError, TypeError, ValueError) as error:
+        raise JournalError(f"what was supplied cannot be read: {error}") from error
 
 
 def _read_decision(body: bytes) -> tuple[str, Decision]:

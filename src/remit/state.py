@@ -7,11 +7,12 @@ tool; what may happen next is decided in `plan.py`.
 
 from __future__ import annotations
 
+import json
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from remit.budget import NOTHING, ZERO, Amount, Bill, Limits, Tally, Totals
 from remit.calibration import Calibration
@@ -31,16 +32,19 @@ from remit.rows import (
     Ends,
     Failed,
     Finished,
+    HandedOut,
     Late,
     Noted,
     Opened,
     Parked,
     Proposed,
+    Questioned,
     Replied,
     Row,
     Said,
     Settled,
     Started,
+    Supplied,
     Trim,
     Vetoed,
     Withdrawn,
@@ -105,21 +109,26 @@ class CallState:
     """One call of the open turn, from asked to settled."""
 
     __slots__ = (
+        "answers",
         "ask_again",
         "awaits",
         "child",
         "decision",
         "ends",
         "footprint",
+        "handed_out",
         "key",
         "proposal",
+        "question",
         "recorded",
         "repeats",
         "result",
         "slot",
         "spent",
         "started",
+        "supplied",
         "unanswered",
+        "under_way",
         "withdrawn",
     )
 
@@ -133,13 +142,22 @@ class CallState:
         self.started: Started | None = None
         self.proposal: Proposed | None = None
         self.decision: Decided | None = None
+        self.under_way = False
+        """It was started, and no row says that this came to an end."""
+        self.question: Questioned | None = None
+        """What its body asked and has no answer to."""
+        self.answers: tuple[tuple[Questioned, Supplied], ...] = ()
+        """What its body asked and was answered, in the order of asking."""
+        self.handed_out: HandedOut | None = None
+        self.supplied: Supplied | None = None
+        """The result that came back for a call that was handed out."""
         self.withdrawn = False
         self.ends: Ends = ""
         """What its result means for the run."""
         self.unanswered = False
         """Somebody was asked in this activation and did not answer: nobody is asked again before the next."""
         self.ask_again = False
-        """Its open proposal has not been put to the `confirm` callback of this activation yet."""
+        """What it waits for has not been put to the callback of this activation yet."""
         self.awaits: str | None = None
         """The child run that this call waits for."""
         self.child: str | None = None
@@ -168,23 +186,29 @@ class CallState:
             return self.decision.edit
         return self.slot.use.arguments
 
-    def open_to_decision(self, now: datetime) -> bool:
-        """Somebody can still decide. An expired proposal is no reason to wait."""
-        return (
-            self.proposal is not None
-            and self.decision is None
-            and not self.withdrawn
-            and datetime.fromisoformat(self.proposal.expires_at) > now
-        )
+    @property
+    def pending(self) -> Proposed | Questioned | HandedOut | None:
+        """What somebody outside has yet to decide or to supply, in time or not."""
+        if self.withdrawn:
+            return None
+        if self.handed_out is not None:
+            return self.handed_out if self.supplied is None else None
+        if self.question is not None:
+            return self.question
+        return self.proposal if self.decision is None else None
+
+    def open_at(self, now: datetime) -> bool:
+        """Somebody outside can still act. What has expired is no reason to wait."""
+        pending = self.pending
+        return pending is not None and datetime.fromisoformat(pending.expires_at) > now
 
     def waits(self, now: datetime) -> bool:
         """Nothing can be done for this call but wait."""
         if self.settled or self.ask_again:
             return False
-        undecided = self.decision is None and not self.withdrawn
-        return (
-            self.awaits is not None or self.open_to_decision(now) or (self.unanswered and undecided)
-        )
+        if self.awaits is not None or self.open_at(now):
+            return True
+        return self.unanswered and self.pending is not None
 
 
 class RunState:
@@ -373,12 +397,19 @@ class RunState:
                 return call
         raise JournalError(f"no call {tool_use_id!r} is open in run {self.run_id!r}")
 
-    def proposed(self, pending_id: str) -> CallState | None:
-        """The call that this pending stands for, if it is the newest one of an open call."""
+    def waiting_for(self, pending_id: str) -> CallState | None:
+        """The open call that waits for this pending."""
         for call in self.calls:
-            if call.proposal is not None and call.proposal.pending_id == pending_id:
+            pending = call.pending
+            if pending is not None and pending.pending_id == pending_id and not call.settled:
                 return call
         return None
+
+    def asked(self, pending_id: str) -> Mapping[str, Any] | None:
+        """The JSON Schema of what an open question asks for; None where it is open no more."""
+        call = self.waiting_for(pending_id)
+        question = None if call is None else call.question
+        return None if question is None else json.loads(question.schema)
 
     def apply(self, row: Row) -> None:  # noqa: C901, PLR0915 - a table: one line of meaning for each kind of row
         """Take in one row. Errors: `JournalError` for a row that has no place here."""
@@ -387,7 +418,7 @@ class RunState:
                 self._replied(row)
             case Started():
                 call = self.call(row.tool_use_id)
-                call.started = row
+                call.started, call.under_way = row, True
                 call.awaits = None
                 call.slot.key = call.key
                 call.slot.begin()
@@ -400,6 +431,7 @@ class RunState:
             case Proposed():
                 call = self.call(row.tool_use_id)
                 call.proposal, call.decision, call.withdrawn = row, None, False
+                call.question = None  # its time was over, or there would be no proposal
             case Decided():
                 self._decided(row)
             case Said():
@@ -408,6 +440,7 @@ class RunState:
             case Awaits():
                 call = self.call(row.tool_use_id)
                 call.awaits = call.child = row.run_id
+                call.under_way = False
                 call.recorded += row.children
                 call.spent += row.spent
                 self._charge(row.spent, row.children, row.overshoot)
@@ -416,9 +449,15 @@ class RunState:
             case Late():
                 self.late[row.key] = row
             case Withdrawn():
-                withdrawn = self.proposed(row.pending_id)
+                withdrawn = self.waiting_for(row.pending_id)
                 if withdrawn is not None:
                     withdrawn.withdrawn = True
+            case Questioned():
+                self._questioned(row)
+            case HandedOut():
+                self._handed_out(row)
+            case Supplied():
+                self._supplied(row)
             case Failed():
                 self.failure = row.error
                 self.transcript.mark_sent()
@@ -462,7 +501,8 @@ class RunState:
         self.parked = False
         for call in self.calls:
             call.awaits = None
-            if call.started is not None and not (call.settled or call.spent.calls):
+            broke_off = call.under_way and not (call.settled or call.spent.calls)
+            if call.started is not None and broke_off:
                 self._count_begun(call, call.started)
 
     def _count_begun(self, call: CallState, started: Started) -> None:
@@ -539,9 +579,41 @@ class RunState:
             for slot, asked in zip(self.answering.slots, row.asked, strict=True)
         )
         for call in self.calls:
-            if call.repeats and call.key is not None:
-                # Until it is entered, what a view says of it is about this run, not about the first.
-                call.slot.key = ":".join((self.run_id, *call.key.rsplit(":", 4)[1:]))
+            self._keep_to_this_run(call)
+
+    def _keep_to_this_run(self, call: CallState) -> None:
+        """A repeat has an earlier run's key; what a view says of one that waits is about this run."""
+        if call.repeats and call.key is not None:
+            call.slot.key = ":".join((self.run_id, *call.key.rsplit(":", 4)[1:]))
+
+    def _questioned(self, row: Questioned) -> None:
+        call = self.call(row.tool_use_id)
+        call.question, call.withdrawn, call.under_way = row, False, False
+        call.answers = call.answers[: row.place]
+        call.recorded += row.children
+        call.spent += row.spent
+        self._charge(row.spent, row.children, row.overshoot)
+        self._keep_to_this_run(call)
+
+    def _handed_out(self, row: HandedOut) -> None:
+        call = self.call(row.tool_use_id)
+        if call.handed_out is not None:
+            raise JournalError(f"the call {row.tool_use_id!r} was handed out before")
+        call.handed_out, call.withdrawn = row, False
+        call.spent += row.spent
+        self._charge(row.spent, None, ZERO)
+        if call.footprint.writes:
+            call.slot.begin()
+
+    def _supplied(self, row: Supplied) -> None:
+        call = self.waiting_for(row.pending_id)
+        if call is None:
+            raise JournalError(f"what was supplied for {row.pending_id!r} finds no open call")
+        if call.handed_out is not None:
+            call.supplied = row
+        elif call.question is not None:
+            call.answers = (*call.answers, (call.question, row))
+            call.question = None
 
     def _settled(self, row: Settled) -> None:
         call = self.call(row.tool_use_id)
@@ -639,7 +711,7 @@ class RunState:
         self.overflowed = False
 
     def _decided(self, row: Decided) -> None:
-        call = self.proposed(row.pending_id)
+        call = self.waiting_for(row.pending_id)
         if call is None:
             raise JournalError(f"a decision for {row.pending_id!r} finds no open call")
         call.decision = row

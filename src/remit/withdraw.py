@@ -7,6 +7,7 @@ the runs inside its open calls behind (K3). Above: `activation.py` and `loop.py`
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import chain
 
 from remit.pending import TOKENS
 from remit.report import read_state
@@ -18,9 +19,11 @@ __all__ = ["end_inside", "withdraw_left"]
 
 async def withdraw_left(store: Journal, history: Transcript) -> None:
     """A conversation goes on from a closed view: what the view left pending is withdrawn."""
-    for run_id in {key.rsplit(":", 4)[0] for key in history.pending_keys}:
+    # What waits after it may have taken effect is told as unknown, and stands among the doubts.
+    keys = {*history.pending_keys, *chain.from_iterable(history.doubts.values())}
+    for run_id in {key.rsplit(":", 4)[0] for key in keys}:
         if await store.info(run_id) is not None:
-            await _withdraw(store, run_id, history.pending_keys)
+            await _withdraw(store, run_id, keys)
 
 
 async def end_inside(store: Journal, run_id: str, parent: str) -> None:
@@ -35,9 +38,9 @@ async def end_inside(store: Journal, run_id: str, parent: str) -> None:
             continue
         if call.child is not None:
             await end_inside(store, call.child, run_id)
-        if call.proposal is not None:
-            await store.withdraw(call.proposal.pending_id)
-            TOKENS.pop(call.proposal.pending_id, None)
+        if call.pending is not None:
+            await store.withdraw(call.pending.pending_id)
+            TOKENS.pop(call.pending.pending_id, None)
 
 
 async def _withdraw(store: Journal, run_id: str, keys: Collection[str] | None) -> None:
@@ -48,5 +51,5 @@ async def _withdraw(store: Journal, run_id: str, keys: Collection[str] | None) -
             continue
         if call.awaits is not None:
             await _withdraw(store, call.awaits, None)
-        elif call.proposal is not None:
-            await store.withdraw(call.proposal.pending_id)
+        elif call.pending is not None:
+            await store.withdraw(call.pending.pending_id)

@@ -90,6 +90,9 @@ class RunView:
                 return self._called(strand, event.kind, fields, now)
             case "pending":
                 return self._pending(strand, fields, now)
+            case "supplied":
+                self.decided(str(fields.get("id")), now)
+                return (self._remark(strand, event.kind, fields),)
             case "run_ended":
                 return self._ended(strand, fields, now)
             case _:
@@ -287,7 +290,7 @@ class RunView:
         call = fields.get("call")
         waiting = Waiting(
             pending_id=str(fields.get("id")),
-            kind=str(fields.get("kind") or "approval"),
+            kind=str(fields.get("wants") or "approval"),
             run_id=strand.run_id,
             call=None if call is None else str(call),
             tool=one_line(str(fields.get("tool") or "")),
@@ -338,7 +341,10 @@ class RunView:
             case "late_outcome":
                 mark, status = "unknown", one_line(str(fields.get("status")))
                 text = f"{tool} ended after it was given up: {status}"
-            case "confirm_failed":
+            case "supplied":
+                what = "answer" if fields.get("wants") == "input" else "result"
+                mark, text = "ok", f"{what} for {tool} from {one_line(str(fields.get('by')))}"
+            case "confirm_failed" | "answer_failed":
                 text = f"the question about {tool} was not answered: {error}"
             case "note_failed":
                 text = f"a note was left out: {error}"

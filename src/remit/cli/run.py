@@ -81,7 +81,9 @@ def run(
 
 
 def confirming(remit: AnyRemit, confirm: str | None, shown: Shown, directory: Path) -> AnyRemit:
-    """A remit with whoever approves. What the remit brings stands, unless --confirm says otherwise."""
+    """A remit with whoever approves and answers. What the remit brings stands, unless --confirm says otherwise."""
+    if remit.answer is None and shown.can_ask and confirm in (None, "ask"):
+        remit = remit.replace(answer=shown.answer)
     if confirm is None:
         if remit.confirm is None and shown.can_ask:
             return remit.replace(confirm=shown.confirm)

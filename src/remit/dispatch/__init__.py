@@ -1,7 +1,9 @@
 """The actor that answers calls: one gate, a pure schedule, supervised bodies, a result for each.
 
 gate        the way of one call, in its fixed order
-approval    proposals, decisions, asking a person
+approval    proposals and the decisions that cover a call
+outside     questions of a body, and calls that are executed elsewhere
+person      what a call waits for, as others see it; asking somebody in process
 execution   entering the function: nothing else in remit does
 early       reads that begin while their reply is still written
 results     what the model is told
@@ -13,8 +15,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from remit.artifacts import Artifact
 from remit.dispatch.early import EarlyReads
 from remit.dispatch.gate import MAX_CALLS, Passage
+from remit.dispatch.outside import cut_off
 from remit.messages import Status, Text
 from remit.rows import Settled
 from remit.run import Run
@@ -76,11 +80,11 @@ def _admitted(passages: Sequence[Passage]) -> list[Passage]:
 
 
 async def settle_the_rest(run: Run) -> None:
-    """The run stops: every call still open gets its result, reads that began early their own (T2)."""
-    await settle_early(run)
+    """The run stops: every call still open gets its result (T2). Behind `settle_early`."""
     for call in run.state.calls:
         if not call.settled:
-            run.settle(_closing_words(run, call))
+            row, artifacts = await _closing_words(run, call)
+            run.settle(row, artifacts)
 
 
 async def settle_early(run: Run) -> None:
@@ -103,14 +107,22 @@ async def _adopt_early(run: Run, calls: Sequence[CallState]) -> dict[str, Passag
     return adopted
 
 
-def _closing_words(run: Run, call: CallState) -> Settled:
+async def _closing_words(run: Run, call: CallState) -> tuple[Settled, tuple[Artifact, ...]]:
+    """The result of a call that is left open, and what it refers to."""
+    cut = await cut_off(run, call)
+    if cut is not None:
+        shown, status = cut.shown, cut.status
+        is_error = status is not Status.OK
+        content, kept, named = shown.content, shown.kept, shown.artifacts
+        row = Settled(call.use.id, content, is_error, status, kept=kept, artifacts=named)
+        return row, cut.artifacts
     if call.started is not None:
         text, status = "Interrupted: it may have taken effect.", Status.UNKNOWN
     elif run.state.not_run is not None:
         text, status = f"Not run: {run.state.not_run}.", Status.NOT_STARTED
     else:
         text, status = "Not started: the run was stopped before this call.", Status.NOT_STARTED
-    return Settled(call.use.id, (Text(text),), is_error=True, status=status)
+    return Settled(call.use.id, (Text(text),), is_error=True, status=status), ()
 
 
 async def _together(acts: Sequence[Callable[[], Awaitable[None]]]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
+import functools
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -18,9 +19,10 @@ from remit.bodies import Body, Ended, run_inline
 from remit.budget import ZERO, Amount, Bill, Reservation, Totals
 from remit.canonical import encode
 from remit.current import CURRENT, Frame
+from remit.dispatch.outside import answered
 from remit.dispatch.telling import told
 from remit.dispatch.wrapping import Descent
-from remit.errors import ToolError
+from remit.errors import ConfigurationError, ToolError
 from remit.late import STILL_RUNNING, LateOutcome
 from remit.messages import Status
 from remit.preview import masking, preview
@@ -31,6 +33,7 @@ from remit.state import CallState
 from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
 from remit.tools import Arguments, Call, Effect, Tool
 from remit.tools.derived import Invocation
+from remit.tools.question import Interruption, Interview, interruption
 from remit.workers import WorkersExhausted
 
 __all__ = ["Execution"]
@@ -67,6 +70,11 @@ class Execution:
         self._step = step
         self._halt = halt
         self._computed: dict[str, Any] = {}
+        self._interview: Interview | None = None
+        """What the body and its wrappers ask since they were entered last; None where they cannot ask."""
+        self._billed = False
+        self._left_running = False
+        """The body was abandoned: what it asks now nobody answers, but it ends with it as it would have."""
         self.path = Path(run.path)
         self._read_once = False
         self.entered = False
@@ -90,6 +98,7 @@ class Execution:
             path=self.path,
             listeners=run.listeners,
             confirm=run.confirm,
+            answer=run.answer,
             redact=run.redact,
             recorded=call.recorded,
         )
@@ -106,7 +115,7 @@ class Execution:
         if self._halt.cause is not None:
             return None
         task = contained(
-            lambda: self._tool.evaluate_computed(self._make_call()),
+            lambda: self._tool.evaluate_computed(self._make_call(None)),
             name=f"computed {self._tool.name}",
             halt=self._halt,
         )
@@ -142,6 +151,7 @@ class Execution:
             run.emit("call_started", {**self._named, "arguments": self._preview()})
         may_be_quick = tool.deterministic and not tool.is_async and not tool.wrappers
         if may_be_quick and run.quick.get(tool.name, False):
+            self._interview = self._new_interview()
             ending, took = run_inline(self._code())
             run.quick[tool.name] = took < QUICK_SECONDS
             return Ended(ending)
@@ -166,7 +176,8 @@ class Execution:
             read = self._tool.read_arguments(self._call.arguments)
             arguments = read if isinstance(read, Arguments) else arguments
         self._read_once = True
-        bound = self._tool.bind(arguments.values, self._computed, self._make_call())
+        call = self._make_call(self._interview) if self._tool.wants_call else None
+        bound = self._tool.bind(arguments.values, self._computed, call)
 
         def enter() -> Any:
             # A halt may have come before the first step of the task, or before the thread got there.
@@ -178,6 +189,7 @@ class Execution:
         return enter
 
     async def _once(self) -> Ended:
+        self._interview = self._new_interview()
         descent = self._descent() if self._tool.wrappers else None
         context = contextvars.copy_context()
         context.run(CURRENT.set, self._frame)
@@ -205,6 +217,7 @@ class Execution:
             before_cut=before_cut,
             on_late=self._late,
         )
+        self._left_running = ended.ending is None
         if descent is not None:
             return self._come_up(descent, ended)
         if ended.ending is None and ended.entered:
@@ -231,7 +244,7 @@ class Execution:
             effect=self._tool.effect,
             arguments=copy.deepcopy(self._arguments.given),
             preview=self._preview(),
-            call=self._make_call(),
+            call=self._make_call(self._interview),
         )
 
     def _come_up(self, descent: Descent, ended: Ended) -> Ended:
@@ -270,7 +283,7 @@ class Execution:
         A call that is entered again is counted already and has paid its declared price; what its body books
         each time was spent each time. One that its wrappers answered without the function is not counted.
         """
-        self._frame.over = True
+        self._frame.over = self._billed = True
         if not self.entered and self._frame.charged is None and self._frame.inside is None:
             self._reserved.refund()
             return None, None
@@ -280,7 +293,40 @@ class Execution:
         self.overshoot = self._reserved.settle(Amount(calls=calls, tokens=tokens, usd=usd))
         return Totals(calls=calls, tokens=tokens, usd=usd), self._frame.inside
 
-    def _make_call(self) -> Call[Any]:
+    def refund(self) -> None:
+        """Give back what was reserved for a call that came to nothing, unless its account is closed."""
+        if not self._billed:
+            self._billed = True
+            self._reserved.refund()
+
+    # Questions
+
+    def _new_interview(self) -> Interview | None:
+        asks = self._tool.wants_call or self._tool.wrappers
+        return Interview(answered(self._call)) if asks else None
+
+    def asked(self, ending: Ending) -> Interruption | None:
+        """The question that ended the body; None where it ended otherwise, swallowed questions included."""
+        if self._interview is None or not isinstance(ending, Raised):
+            return None
+        found, ours = interruption(ending.error), self._interview.open
+        same = found is not None and ours is not None and found.question is ours.question
+        return found if same else None
+
+    def _ask(self, interview: Interview | None, schema: object, question: str) -> Any:
+        """What `Call.ask` comes to. From whatever task or thread the body asks."""
+        if self._frame.over and not self._left_running:
+            raise ConfigurationError(f"the call {self._frame.key!r} has ended: it asks nobody")
+        if interview is None:
+            raise ToolError("a value that the host computes is not asked for: ask in the body")
+        if self._tool.effect is Effect.CONFIRM:
+            raise ToolError(
+                f'{self._tool.name} cannot ask: the body of a tool with effect="confirm" runs once, and '
+                "an answer would enter it again. Ask in a read tool before it."
+            )
+        return interview.ask(schema, question)
+
+    def _make_call(self, interview: Interview | None) -> Call[Any]:
         run = self._run
         return Call(
             key=self._frame.key,
@@ -291,6 +337,7 @@ class Execution:
             clock=run.loop.time,
             on_progress=self._progress,
             on_charge=self._frame.charge,
+            on_ask=functools.partial(self._ask, interview),
         )
 
     def _progress(self, message: str | None, fraction: float | None) -> None:
@@ -324,6 +371,9 @@ class Execution:
         if not self.entered:
             return  # wrappers alone: nothing took effect
         run, tool = self._run, self._tool
+        if self.asked(ending) is not None:
+            STILL_RUNNING.asked(self._frame.key, run.record.store)
+            return
         if tool.effect is Effect.READ:
             status = Status.OK if isinstance(ending, Returned) else Status.ERROR
             run.emit("late_outcome", {"key": self._frame.key, "status": status.value})
@@ -351,4 +401,5 @@ def _worth_retrying(ended: Ended) -> bool:
     """It raised by itself, and not on purpose."""
     if ended.cut is not None or not isinstance(ended.ending, Raised):
         return False
-    return not isinstance(ended.ending.error, ToolError)
+    error = ended.ending.error
+    return not isinstance(error, ToolError) and interruption(error) is None

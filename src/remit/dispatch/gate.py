@@ -1,9 +1,9 @@
 """The way of one call through the gate, to its one result (C8).
 
-In this order: its tool and its arguments, whether the tool is available, the policy, doubts about an earlier entry, approval where one is
-due, the budget, the calls before it, the guards, its resources; then the body. Whatever stops it on the way
-becomes its result. A `Passage` that began early, while its reply was still written, withholds its result until
-the reply turns out to be one whose calls run.
+In this order: its tool and its arguments, whether the tool is available, the policy, doubts about an earlier
+entry, approval where one is due, the budget, the calls before it, the guards, its resources; then the body, or
+whoever executes it elsewhere. Whatever stops it on the way becomes its result. A `Passage` that began early, while
+its reply was still written, withholds its result until the reply turns out to be one whose calls run.
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from remit.bodies import Ended
 from remit.budget import NOTHING, ZERO, Amount, Bill, Exhausted, Reservation, Totals
 from remit.canonical import arguments_hash, canonical, parse_json
-from remit.dispatch.approval import approved, ask_person, propose, wanted_by
+from remit.dispatch.approval import approved, propose, wanted_by
 from remit.dispatch.execution import Execution
+from remit.dispatch.outside import come_back, hand_out, missed, put_question
+from remit.dispatch.person import ask_person
 from remit.dispatch.results import (
     OUT_OF,
     Result,
@@ -35,7 +39,7 @@ from remit.messages import Status
 from remit.outcome import Outcome, Reason
 from remit.pending import Allow, Confirm, PolicyRequest, Refuse, Verdict
 from remit.preview import preview, preview_of
-from remit.resources import PROCESS
+from remit.resources import PROCESS, Path
 from remit.rows import Awaits, Ends, Settled
 from remit.run import Run, limit_of
 from remit.schedule import Footprint, shares
@@ -43,6 +47,7 @@ from remit.shown import RESULT_TOKENS
 from remit.state import CallState, Limit
 from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
 from remit.tools import Arguments, BadArguments, Effect
+from remit.tools.question import MAX_QUESTIONS, Interruption
 
 __all__ = ["MAX_CALLS", "Passage"]
 
@@ -79,6 +84,8 @@ class Passage:
         self._execution: Execution | None = None
         self.judged: asyncio.Future[bool] | None = None
         """For a call that begins early: whether it was let in."""
+        self._stays_open: Callable[[], None] | None = None
+        """Writes down what a call that began early waits for, once its reply is whole."""
         self._read()
 
     def _read(self) -> None:
@@ -120,7 +127,9 @@ class Passage:
         why, decision = run.state.not_run, call.decision
         if self._withheld:
             why = decision = None  # the reply that holds this call is still being written
-        if why is not None:
+        if call.handed_out is not None:
+            pass  # it is out, and only what comes back says what it came to
+        elif why is not None:
             self._settle(not_run(why))
         elif call.slot.index >= MAX_CALLS:
             self._settle(not_run(f"one turn runs at most {MAX_CALLS} calls"))
@@ -156,6 +165,10 @@ class Passage:
     @property
     def must_consult(self) -> bool:
         """Whether anybody has to be asked before the call can be admitted."""
+        if self._asks_first:
+            return False  # of this call, once there is an answer
+        if self.call.handed_out is not None or self.call.question is not None:
+            return True
         effect = self._tool.effect
         doubtful = self.call.repeats or self.call.started is not None
         return (
@@ -167,6 +180,13 @@ class Passage:
 
     async def consult(self) -> None:
         """Ask the filters, the policy and, where an earlier entry is in doubt, whoever may know its outcome."""
+        if self.call.handed_out is not None:
+            await self._take_back()
+            return
+        if self.call.question is not None:
+            await self.run.hear(poll=True)  # nobody can answer now; somebody may have just before
+            if self.turned_away():
+                return
         if not await self._is_available():
             return
         await self._ask_policy()
@@ -179,6 +199,14 @@ class Passage:
         wanted = None if self._halt.cause is not None else self._unapproved
         if self.result is None and wanted is not None and not self._proposed(wanted):
             await self._propose(wanted)
+
+    async def _take_back(self) -> None:
+        """Settle a call that was handed out: with what came back, or without."""
+        call, tool = self.call, self._tool if self._fits else None
+        if call.pending is not None:
+            await self.run.hear(poll=True)  # nobody can bring it now; somebody may have just before
+        back = await come_back(self.run, call, tool, halt=self._halt)
+        self._settle(missed(call) if back is None else back)
 
     async def _is_available(self) -> bool:
         """Whether every filter that let the tool into the list lets it be called (C8)."""
@@ -264,7 +292,7 @@ class Passage:
         return self._withheld or (
             call.proposal is not None
             and call.proposal.wanted_by == wanted
-            and call.open_to_decision(self.run.clock.utc())
+            and call.open_at(self.run.clock.utc())
         )
 
     async def _propose(self, wanted: str) -> None:
@@ -282,27 +310,37 @@ class Passage:
         if isinstance(self._verdict, Confirm):
             text = self._verdict.summary
         else:
-            # It gets arguments of its own: what it changes must not run.
-            read = self._tool.read_arguments(self.call.arguments)
-            shown = read if isinstance(read, Arguments) else self._arguments
-            ending = await self._ask(
-                lambda: self._tool.summarise(self._tool.shown(shown)),
-                f"summary {self._tool.name}",
-            )
-            plain = canonical(self._tool.masked(self._arguments.given))
-            plain = f"{self._tool.name}({plain})"[:MAX_PLAIN_CHARS]
-            text = ending.value if isinstance(ending, Returned) else plain
+            text = await self._call_in_words()
         if self.call.repeats:
             text += " (An equal call may already have taken effect: its outcome is unknown.)"
         return text
+
+    async def _call_in_words(self) -> str:
+        # The summary gets arguments of its own: what it changes must not run.
+        read = self._tool.read_arguments(self.call.arguments)
+        shown = read if isinstance(read, Arguments) else self._arguments
+        ending = await self._ask(
+            lambda: self._tool.summarise(self._tool.shown(shown)),
+            f"summary {self._tool.name}",
+        )
+        plain = canonical(self._tool.masked(self._arguments.given))
+        plain = f"{self._tool.name}({plain})"[:MAX_PLAIN_CHARS]
+        return ending.value if isinstance(ending, Returned) else plain
 
     # The budget
 
     def admit(self) -> bool:
         """Let the call in, in call order. False where it was settled, or waits for somebody else."""
+        if self._asks_first:
+            return True
         if self._unapproved is not None:
             return self.run.confirm is not None and not self._withheld
         return self._reserve()
+
+    @property
+    def _asks_first(self) -> bool:
+        """Its body has a question that somebody in process can answer now."""
+        return self.call.ask_again and self.call.question is not None
 
     def _reserve(self) -> bool:
         """Take what the call needs from every account up to the root."""
@@ -312,7 +350,7 @@ class Passage:
             self._settle(not_run("the time of this task is over"))
             return False
         price = Amount(calls=1, tokens=self._tool.tokens, usd=self._tool.usd)
-        if self._begun:
+        if self._begun or self.call.spent.calls:
             price = price.beyond(self.call.spent.amount)  # what was counted for it already
         reserved = run.reserve_call(price)
         if isinstance(reserved, Exhausted):
@@ -332,14 +370,18 @@ class Passage:
             if self._reserved is not None:
                 self._reserved.refund()
                 self._reserved = None
+            elif self.result is None and self._stays_open is None and self._execution is not None:
+                self._execution.refund()
             self.finished.set_result(None)
 
     async def _carry(self) -> None:
         decided_first = [earlier for earlier in self.after if earlier.undecided]
-        self.undecided = self._unapproved is not None or bool(decided_first)
-        while self._unapproved is not None:
+        asks_first = self._asks_first
+        self.undecided = asks_first or self._unapproved is not None or bool(decided_first)
+        while asks_first or self._unapproved is not None:
             if not await self._ask_somebody():
                 return
+            asks_first = False
         for earlier in self.after:
             # A person may think for longer than this call may take; it counts from then (E6).
             until = None if earlier in decided_first else self.until
@@ -350,18 +392,19 @@ class Passage:
                 return  # it waits for somebody, and this call stays behind it (E6)
         if decided_first:
             self._count_from_here()
-        if self._tool.deterministic:
+        if self._tool.deterministic and not self.call.answers:
             await self._remember()
         else:
             await self._pass()
 
     async def _ask_somebody(self) -> bool:
-        """Have the call decided in process. False where it goes no further now."""
-        run = self.run
+        """Have the call decided or answered in process. False where it goes no further now."""
+        run, question = self.run, self.call.question
         if not await ask_person(run, self.call):
             if run.halt.cause is None and run.loop.time() >= run.clock.calendar_end:
                 self._denied = Limit(Reason.DEADLINE, run.clock.end()[1])
-                self._settle(not_run("nobody decided in time"))
+                did = "decided" if question is None else "answered"
+                self._settle(not_run(f"nobody {did} in time"))
             return False
         self._read()
         if self.turned_away():
@@ -395,6 +438,9 @@ class Passage:
         run, footprint = self.run, self.footprint
         if self._tool.effect is not Effect.READ and not await self._guards_passed():
             return
+        if self._tool.is_elsewhere:
+            await self._hand_out()
+            return
         reserved, self._reserved = self._reserved, None
         if reserved is None:
             raise RuntimeError("a body is entered only on a reservation: admit() comes first")
@@ -422,8 +468,43 @@ class Passage:
             await self._conclude(ended, execution)
         elif self.result is None:
             self._stay_out()
-        if self._tool.effect is not Effect.READ and run.state.calls:
+        lasting = self._tool.effect is not Effect.READ or self.call.question is not None
+        if lasting and run.state.calls:
             await run.record.commit(wave=True)
+
+    async def _hand_out(self) -> None:
+        """Hand the call out once its turn has come; what holds its resources elsewhere is not known here."""
+        run, tool, footprint = self.run, self._tool, self.footprint
+        summary = await self._call_in_words()
+        claim = PROCESS.request(
+            footprint.resources or (), exclusive=footprint.writes, path=Path(run.path)
+        )
+        try:
+            if claim.future is not None:
+                await arrived(claim.future, until=self.until, halt=self._halt)
+            in_time = self._halt.cause is None and run.loop.time() < self.until
+            if not (claim.granted and in_time):
+                self._stay_out()
+                return
+            expires_at = run.clock.utc(after=tool.expires)
+            spent = Totals(calls=1, tokens=tool.tokens, usd=tool.usd)
+            reserved, self._reserved = self._reserved, None
+            if reserved is None:
+                raise RuntimeError(
+                    "a call is handed out only on a reservation: admit() comes first"
+                )
+            reserved.settle(spent.amount)
+            await hand_out(
+                run,
+                self.call,
+                tool,
+                self._arguments,
+                summary=summary,
+                expires_at=expires_at,
+                spent=spent,
+            )
+        finally:
+            claim.release()
 
     async def _guards_passed(self) -> bool:
         """Effects wait for every guard that can veto them (case 33)."""
@@ -456,22 +537,15 @@ class Passage:
             self._stay_out("no worker was free" if ended.cut is None else None)
         elif ending is None:
             self._abandon(ended)
+        elif ended.cut is None and (asked := execution.asked(ending)) is not None:
+            self._stay_open_for(asked, execution)
         elif isinstance(ending, Raised):
             if ended.cut is None:
                 self._settle(await self._of_failure(ending, execution))
             else:
                 self._interrupt(ended)
         elif (outcome := self._waits_for(ending.value)) is not None:
-            spent, inside = execution.bill()
-            self.run.record.write(
-                Awaits(
-                    self.call.use.id,
-                    outcome.run_id,
-                    inside or NOTHING,
-                    spent or Totals(),
-                    execution.overshoot,
-                )
-            )
+            self._stay_open(lambda: self._await_run(outcome.run_id, execution))
         else:
             self._settle(await self._told(ending))
 
@@ -490,6 +564,53 @@ class Passage:
             until=self.until,
             halt=self._halt,
             carried_out=carried_out,
+        )
+
+    def _stay_open_for(self, asked: Interruption, execution: Execution) -> None:
+        if asked.place >= MAX_QUESTIONS:
+            words = f"Error: one call asks at most {MAX_QUESTIONS} questions."
+            self._settle(said(words, Status.ERROR))
+        else:
+            self._stay_open(lambda: self._put_question(asked, execution))
+
+    def _stay_open(self, write: Callable[[], None]) -> None:
+        """Write down what the call waits for; of one that began early when its reply is known to be whole."""
+        why = self.run.state.not_run
+        if self._withheld:
+            self._stays_open = write
+        elif why is not None:
+            self._settle(said(f"Error: it waits for somebody, and {why}.", Status.ERROR))
+        else:
+            write()
+
+    def _put_question(self, asked: Interruption, execution: Execution) -> None:
+        try:
+            expires_at = self.run.clock.utc(after=self._tool.expires)
+            spent, inside = execution.bill()
+        finally:
+            execution.refund()
+        put_question(
+            self.run,
+            self.call,
+            self._tool,
+            self._arguments,
+            asked,
+            expires_at=expires_at,
+            spent=spent or Totals(),
+            inside=inside or NOTHING,
+            overshoot=execution.overshoot,
+        )
+
+    def _await_run(self, run_id: str, execution: Execution) -> None:
+        spent, inside = execution.bill()
+        self.run.record.write(
+            Awaits(
+                self.call.use.id,
+                run_id,
+                inside or NOTHING,
+                spent or Totals(),
+                execution.overshoot,
+            )
         )
 
     def _waits_for(self, value: object) -> Outcome[object] | None:
@@ -526,6 +647,8 @@ class Passage:
         if self.result is None:
             if self._begun and result.status in (Status.NOT_STARTED, Status.REFUSED):
                 result = unknown("it was begun before the run broke off, and not again since")
+            elif result.status is Status.NOT_STARTED and self._asked_before:
+                result = msgspec.structs.replace(result, status=Status.ERROR)
             self.result = result
             if not self._withheld:
                 self._publish(result)
@@ -538,7 +661,12 @@ class Passage:
         words = self._edited_words()
         if words:
             result = result.behind(words, run.allowance(RESULT_TOKENS).chars)
-        remembered = tool is not None and tool.deterministic and result.status is Status.OK
+        remembered = (
+            tool is not None
+            and tool.deterministic
+            and not call.answers
+            and result.status is Status.OK
+        )
         run.settle(
             Settled(
                 tool_use_id=call.use.id,
@@ -625,12 +753,19 @@ class Passage:
         self._withheld = False
         if self.result is not None:
             self._publish(self.result)
+        elif self._stays_open is not None:
+            self._stay_open(self._stays_open)
 
     def bill_discarded(self) -> tuple[Totals | None, Bill | None]:
         """Close the account of a read that will never have a result: its own cost, and that inside."""
         return (None, None) if self._execution is None else self._execution.bill()
 
     # Small parts
+
+    @property
+    def _asked_before(self) -> bool:
+        """It is a read that was entered, asked or waited for a run inside, and may come no further."""
+        return self.call.spent.calls > 0 and not self.call.footprint.writes
 
     @property
     def overshoot(self) -> Amount:

@@ -13,6 +13,7 @@ import msgspec
 
 from remit.artifacts import Artifact
 from remit.budget import Dimension
+from remit.errors import ToolError
 from remit.excerpt import Excerpt, chars_of
 from remit.messages import Status, Text
 from remit.outcome import Outcome
@@ -33,6 +34,7 @@ __all__ = [
     "no_call",
     "not_run",
     "of_ending",
+    "of_supplied",
     "said",
     "unknown",
     "unread",
@@ -142,6 +144,18 @@ def of_ending(
         case Raised(error):
             rendered = render_error(error, hidden=tool.hidden_errors)
     return _failed(rendered, terms, carried_out=carried_out)
+
+
+def of_supplied(value: object, terms: Terms, *, is_error: bool) -> Result:
+    """What somebody brought for a call that was executed elsewhere; `value` is JSON."""
+    words = is_error and isinstance(value, str)
+    rendered = render_error(ToolError(value)) if words else render(value)
+    if is_error:
+        return _failed(rendered, terms, carried_out=False)
+    clean = terms.clean(rendered)
+    if clean is None:
+        return _withheld(carried_out=False)
+    return _result(fitted(clean, terms.allowance), Status.OK)
 
 
 def as_outcome(value: object) -> Outcome[object] | None:

@@ -6,16 +6,31 @@ time: a value may hold a gigabyte, or code of its author's that never ends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from remit.dispatch.results import Result, Terms, is_quick_ending, of_ending, unread
+from remit.canonical import decode
+from remit.dispatch.results import (
+    Result,
+    Terms,
+    is_quick_ending,
+    of_ending,
+    of_supplied,
+    said,
+    unread,
+)
+from remit.messages import Status
 from remit.redaction import Redactor, redacted
-from remit.render import Rendered
+from remit.render import Rendered, is_quick
 from remit.run import Run
+from remit.shown import RESULT_TOKENS
 from remit.supervise import Ending, Halt
 from remit.tools import Tool
 
-__all__ = ["told"]
+__all__ = ["told", "told_supplied"]
+
+_SUPPLIED_SECONDS = 60.0
+"""What it may take to read a result that was brought."""
 
 
 async def told(
@@ -27,28 +42,69 @@ async def told(
     halt: Halt | None,
     carried_out: bool = False,
 ) -> Result:
-    """The result that an end comes to. Units: `until` is on the event loop's clock.
+    """The result that an end comes to. Units: `until` is on the event loop's clock."""
+    made = await _made(
+        run,
+        lambda terms: of_ending(ending, tool, terms, carried_out=carried_out),
+        name=tool.name,
+        tool=tool,
+        quick=lambda: is_quick_ending(ending),
+        until=until,
+        halt=halt,
+    )
+    return unread(tool) if made is None else made
+
+
+async def told_supplied(
+    run: Run,
+    value: str,
+    name: str,
+    tool: Tool[..., Any] | None,
+    *,
+    is_error: bool,
+    halt: Halt | None,
+) -> Result:
+    """The result of a call that was executed elsewhere; `value` is JSON, `tool` is None where it is gone."""
+    made = await _made(
+        run,
+        lambda terms: of_supplied(decode(value.encode()), terms, is_error=is_error),
+        name=name,
+        tool=tool,
+        quick=lambda: is_quick(value),
+        until=run.loop.time() + _SUPPLIED_SECONDS,
+        halt=halt,
+    )
+    return made or said("Error: the result could not be read in time.", Status.ERROR)
+
+
+async def _made(
+    run: Run,
+    make: Callable[[Terms], Result],
+    *,
+    name: str,
+    tool: Tool[..., Any] | None,
+    quick: Callable[[], bool],
+    until: float,
+    halt: Halt | None,
+) -> Result | None:
+    """A result, made here where that is certainly little work; None where it did not come in time.
 
     With a redactor, which is the host's own code, all of it is done in a worker.
     """
     redact = run.redact
-    allowance = run.allowance(tool.max_result_tokens)
+    allowance = run.allowance(RESULT_TOKENS if tool is None else tool.max_result_tokens)
     if redact is None:
         terms = Terms(allowance)
-        if is_quick_ending(ending):
-            return of_ending(ending, tool, terms, carried_out=carried_out)
+        if quick():
+            return make(terms)
         cleaning = None
     else:
         cleaning = _Cleaning(redact)
         terms = Terms(allowance, cleaning)
-
-    def tell() -> Result:
-        return of_ending(ending, tool, terms, carried_out=carried_out)
-
-    made = await run.aside(tell, until=until, halt=halt)
+    made = await run.aside(lambda: make(terms), until=until, halt=halt)
     if cleaning is not None and cleaning.failure is not None:
-        run.emit("redact_failed", {"tool": tool.name, "error": cleaning.failure})
-    return unread(tool) if made is None else made
+        run.emit("redact_failed", {"tool": name, "error": cleaning.failure})
+    return made
 
 
 class _Cleaning:

@@ -15,6 +15,8 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from remit.artifacts import Artifact
+from remit.errors import DecisionError
+from remit.pending import PendingKind
 
 __all__ = [
     "Control",
@@ -26,13 +28,15 @@ __all__ = [
     "NewRun",
     "PostKind",
     "Posted",
+    "ProposalInfo",
     "RunInfo",
     "RunStatus",
     "StoredRow",
+    "wrong_kind",
 ]
 
 RunStatus: TypeAlias = Literal["ready", "running", "waiting", "ended"]
-PostKind: TypeAlias = Literal["cancel", "input", "decision", "late", "withdraw"]
+PostKind: TypeAlias = Literal["cancel", "input", "decision", "supply", "late", "withdraw"]
 
 
 class NewRow(msgspec.Struct, frozen=True, gc=False):
@@ -68,13 +72,22 @@ class NewRun(msgspec.Struct, frozen=True):
 
 
 class NewProposal(msgspec.Struct, frozen=True):
-    """A decision that is asked for."""
+    """Something that is asked of outsiders: a decision, a value, or the result of a call."""
 
     pending_id: str
-    token_hash: bytes
+    token_hash: bytes | None
+    """None where it is named by its id alone."""
     arguments_hash: str
     """Hex SHA-256 of the canonical arguments that are shown."""
     expires_at: datetime
+    kind: PendingKind = "approval"
+
+
+class ProposalInfo(msgspec.Struct, frozen=True):
+    """What is known of a proposal, whether it is open or not."""
+
+    run_id: str
+    kind: PendingKind
 
 
 class Lease(msgspec.Struct):
@@ -197,21 +210,33 @@ class Journal(Protocol):
         token_hash: bytes | None = None,
         pending_id: str | None = None,
         arguments_hash: str | None = None,
+        kind: PendingKind = "approval",
         decision: bytes,
         now: datetime,
     ) -> str:
         """Use up a proposal and leave its decision in the run's inbox, in one transaction.
 
-        The proposal is named by the hash of its token or by its id. Returns the run's id.
-        Errors: `DecisionError`: unknown, used, expired, or stale: `arguments_hash` is not what was shown, or the
-        run has ended.
+        The proposal is named by the hash of its token or by its id, and is of this `kind`. What is decided of an
+        approval is posted as `decision`, what is supplied for the others as `supply`. Returns the run's id.
+        Errors: `DecisionError`: unknown, which one of another kind is too; used, expired, or stale:
+        `arguments_hash` is not what was shown, or the run has ended.
         """
         ...
 
+    async def proposal(self, pending_id: str) -> ProposalInfo | None:
+        """What is known of a proposal; None where there is none."""
+        ...
+
     async def renew(self, pending_id: str, token_hash: bytes) -> None:
-        """Replace the token of an open proposal. Errors: `DecisionError`."""
+        """Replace the token of an open approval. Errors: `DecisionError`."""
         ...
 
     async def withdraw(self, pending_id: str) -> bool:
         """Close a proposal without a decision and tell its run. False where it was not open."""
         ...
+
+
+def wrong_kind(kind: PendingKind) -> DecisionError:
+    """The error for whoever takes a proposal of this kind for one of another."""
+    act = "decide" if kind == "approval" else "supply"
+    return DecisionError("unknown", f"this pending is of kind {kind!r}: use {act}(...)")

@@ -15,6 +15,7 @@ from datetime import datetime
 from remit.artifacts import Artifact
 from remit.canonical import encode
 from remit.errors import DecisionError, Fenced, JournalError
+from remit.pending import PendingKind
 from remit.store.base import (
     Control,
     Held,
@@ -24,9 +25,11 @@ from remit.store.base import (
     NewRun,
     Posted,
     PostKind,
+    ProposalInfo,
     RunInfo,
     RunStatus,
     StoredRow,
+    wrong_kind,
 )
 from remit.store.shelf import Shelf
 
@@ -60,9 +63,8 @@ class _Record:
 @dataclass(slots=True)
 class _Proposal:
     run_id: str
-    token_hash: bytes
-    arguments_hash: str
-    expires_at: datetime
+    new: NewProposal
+    token_hash: bytes | None
     used: bool = False
 
 
@@ -195,28 +197,35 @@ class MemoryStore:
         token_hash: bytes | None = None,
         pending_id: str | None = None,
         arguments_hash: str | None = None,
+        kind: PendingKind = "approval",
         decision: bytes,
         now: datetime,
     ) -> str:
         with self._lock:
             if token_hash is not None:
                 pending_id = self._by_token.get(token_hash)
-            pending_id, proposal = self._open(pending_id)
-            if proposal.expires_at <= now:
+            proposal = self._open(pending_id, kind)
+            if proposal.new.expires_at <= now:
                 raise DecisionError(
-                    "expired", "the proposal has expired; resume the run for a new one"
+                    "expired", "its time is over: resume the run, which goes on from there"
                 )
-            if arguments_hash is not None and arguments_hash != proposal.arguments_hash:
+            if arguments_hash is not None and arguments_hash != proposal.new.arguments_hash:
                 raise DecisionError("stale", "other arguments were shown than the call now has")
             self._use_up(proposal)
-            body = encode({"pending_id": pending_id}) + b"\n" + decision
-            self._leave(self._record(proposal.run_id), "decision", body)
+            body = encode({"pending_id": proposal.new.pending_id}) + b"\n" + decision
+            post: PostKind = "decision" if kind == "approval" else "supply"
+            self._leave(self._record(proposal.run_id), post, body)
             return proposal.run_id
+
+    async def proposal(self, pending_id: str) -> ProposalInfo | None:
+        with self._lock:
+            known = self._proposals.get(pending_id)
+            return None if known is None else ProposalInfo(known.run_id, known.new.kind)
 
     async def renew(self, pending_id: str, token_hash: bytes) -> None:
         with self._lock:
-            _, proposal = self._open(pending_id)
-            self._by_token.pop(proposal.token_hash, None)
+            proposal = self._open(pending_id, "approval")
+            self._forget_token(proposal)
             proposal.token_hash = token_hash
             self._by_token[token_hash] = pending_id
 
@@ -237,25 +246,30 @@ class MemoryStore:
         return record
 
     def _propose(self, run_id: str, proposal: NewProposal) -> None:
-        self._proposals[proposal.pending_id] = _Proposal(
-            run_id, proposal.token_hash, proposal.arguments_hash, proposal.expires_at
-        )
-        self._by_token[proposal.token_hash] = proposal.pending_id
+        self._proposals[proposal.pending_id] = _Proposal(run_id, proposal, proposal.token_hash)
+        if proposal.token_hash is not None:
+            self._by_token[proposal.token_hash] = proposal.pending_id
         self._runs[run_id].proposals.append(proposal.pending_id)
 
-    def _open(self, pending_id: str | None) -> tuple[str, _Proposal]:
+    def _open(self, pending_id: str | None, kind: PendingKind) -> _Proposal:
         proposal = None if pending_id is None else self._proposals.get(pending_id)
-        if pending_id is None or proposal is None:
+        if proposal is None:
             raise DecisionError("unknown", "no proposal is known by this token or id")
+        if proposal.new.kind != kind:
+            raise wrong_kind(proposal.new.kind)
         if proposal.used:
             raise DecisionError("used", "the proposal has been decided or withdrawn")
         if self._record(proposal.run_id).status == "ended":
             # It ended without a word to this proposal: the process died before it was withdrawn.
             raise DecisionError("stale", "the run that asked has ended")
-        return pending_id, proposal
+        return proposal
 
     def _use_up(self, proposal: _Proposal) -> None:
         proposal.used = True
+
+    def _forget_token(self, proposal: _Proposal) -> None:
+        if proposal.token_hash is not None:
+            self._by_token.pop(proposal.token_hash, None)
 
     def _leave(self, record: _Record, kind: PostKind, body: bytes) -> None:
         record.inbox.append(Posted(len(record.inbox) + 1, kind, body))
@@ -274,7 +288,7 @@ class MemoryStore:
             for pending_id in dropped.proposals:
                 proposal = self._proposals.pop(pending_id, None)
                 if proposal is not None:
-                    self._by_token.pop(proposal.token_hash, None)
+                    self._forget_token(proposal)
 
     def _is_needed(self, run_id: str) -> bool:
         """The run around goes on yet: entered again, its call must find what ran inside (E1)."""

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from remit.artifacts import Artifact
 from remit.errors import DecisionError, Fenced, JournalError
+from remit.pending import PendingKind
 from remit.store.base import (
     Held,
     Journal,
@@ -28,6 +29,7 @@ from remit.store.base import (
     NewProposal,
     NewRow,
     NewRun,
+    ProposalInfo,
     RunInfo,
     RunStatus,
     StoredRow,
@@ -41,6 +43,8 @@ _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _LATER = _NOW + timedelta(hours=1)
 _SHOWN = "ab" * 32
 """The hash of the arguments that are shown."""
+_KINDS: tuple[PendingKind, ...] = ("approval", "input", "result")
+_SUPPLIED = _KINDS[1:]
 
 
 class JournalConformance:
@@ -468,6 +472,68 @@ class JournalConformance:
 
         self.run(main())
 
+    def test_an_answer_or_a_result_is_named_by_its_id_and_posted_as_supplied(self) -> None:
+        async def main() -> None:
+            for kind in _SUPPLIED:
+                journal = self.make_journal()
+                await _propose(journal, "p", kind)
+                assert await _decide(journal, pending_id="p", kind=kind) == "r"
+                (post,) = await journal.inbox("r")
+                assert post.kind == "supply"
+                assert post.body.endswith(b"\n{}")
+                assert b'"p"' in post.body.partition(b"\n")[0]
+                await _undecidable(journal, "used", pending_id="p", kind=kind)
+                assert len(await journal.inbox("r")) == 1
+
+        self.run(main())
+
+    def test_a_proposal_of_another_kind_is_unknown_and_stays_open(self) -> None:
+        async def main() -> None:
+            for proposed in _KINDS:
+                journal = self.make_journal()
+                await _propose(journal, "p", proposed)
+                for kind in _KINDS:
+                    if kind != proposed:
+                        await _undecidable(journal, "unknown", pending_id="p", kind=kind)
+                if proposed == "approval":
+                    await _undecidable(journal, "unknown", token_hash=b"token p", kind="input")
+                else:
+                    await _refused(journal.renew("p", b"fresh"), DecisionError)
+                    await _undecidable(journal, "unknown", token_hash=b"fresh")
+                assert list(await journal.inbox("r")) == []
+                await _decide(journal, pending_id="p", kind=proposed)
+
+        self.run(main())
+
+    def test_what_expired_ended_or_was_withdrawn_is_not_supplied(self) -> None:
+        async def main() -> None:
+            for kind in _SUPPLIED:
+                journal = self.make_journal()
+                lease = await _propose(journal, "p", kind)
+                await _undecidable(journal, "expired", pending_id="p", kind=kind, now=_LATER)
+                await journal.append(
+                    lease, _rows("x"), proposals=[_proposal("q", kind), _proposal("s", kind)]
+                )
+                assert await journal.withdraw("q")
+                await _undecidable(journal, "used", pending_id="q", kind=kind)
+                await journal.append(lease, _rows("ended"), status="ended")
+                await _undecidable(journal, "stale", pending_id="s", kind=kind)
+
+        self.run(main())
+
+    def test_a_proposal_is_known_by_run_and_kind_open_or_not(self) -> None:
+        async def main() -> None:
+            for kind in _KINDS:
+                journal = self.make_journal()
+                assert await journal.proposal("p") is None
+                await _propose(journal, "p", kind)
+                assert await journal.proposal("p") == ProposalInfo("r", kind)
+                await _decide(journal, pending_id="p", kind=kind)
+                assert await journal.proposal("p") == ProposalInfo("r", kind)
+                assert await journal.proposal("q") is None
+
+        self.run(main())
+
     def test_what_was_never_proposed_is_unknown(self) -> None:
         async def main() -> None:
             journal = self.make_journal()
@@ -576,8 +642,9 @@ def _artifact(text: str) -> Artifact:
     return Artifact.of(text.encode(), "text/plain")
 
 
-def _proposal(pending_id: str) -> NewProposal:
-    return NewProposal(pending_id, f"token {pending_id}".encode(), _SHOWN, _LATER)
+def _proposal(pending_id: str, kind: PendingKind = "approval") -> NewProposal:
+    token = f"token {pending_id}".encode() if kind == "approval" else None
+    return NewProposal(pending_id, token, _SHOWN, _LATER, kind)
 
 
 async def _info(journal: Journal, run_id: str = "r") -> RunInfo:
@@ -592,10 +659,11 @@ async def _lease(journal: Journal, owner: str = "one", *, run_id: str = "r") -> 
     return lease
 
 
-async def _propose(journal: Journal, pending_id: str) -> None:
+async def _propose(journal: Journal, pending_id: str, kind: PendingKind = "approval") -> Lease:
     await journal.create(_new("r"))
     lease = await _lease(journal)
-    await journal.append(lease, _rows("proposed"), proposals=[_proposal(pending_id)])
+    await journal.append(lease, _rows("proposed"), proposals=[_proposal(pending_id, kind)])
+    return lease
 
 
 async def _decide(
@@ -604,12 +672,14 @@ async def _decide(
     token_hash: bytes | None = None,
     pending_id: str | None = None,
     arguments_hash: str | None = None,
+    kind: PendingKind = "approval",
     now: datetime = _NOW,
 ) -> str:
     return await journal.decide(
         token_hash=token_hash,
         pending_id=pending_id,
         arguments_hash=arguments_hash,
+        kind=kind,
         decision=b"{}",
         now=now,
     )
@@ -622,6 +692,7 @@ async def _undecidable(
     token_hash: bytes | None = None,
     pending_id: str | None = None,
     arguments_hash: str | None = None,
+    kind: PendingKind = "approval",
     now: datetime = _NOW,
 ) -> None:
     try:
@@ -630,6 +701,7 @@ async def _undecidable(
             token_hash=token_hash,
             pending_id=pending_id,
             arguments_hash=arguments_hash,
+            kind=kind,
             now=now,
         )
     except DecisionError as error:

@@ -23,7 +23,7 @@ from typing import Any, Never, TypeAlias, TypeVar
 
 from remit.artifacts import Artifact
 from remit.late import STILL_RUNNING
-from remit.pending import TOKENS
+from remit.pending import TOKENS, PendingKind
 from remit.store.base import (
     Control,
     Held,
@@ -33,6 +33,7 @@ from remit.store.base import (
     NewRun,
     Posted,
     PostKind,
+    ProposalInfo,
     RunInfo,
     RunStatus,
     StoredRow,
@@ -173,19 +174,24 @@ class CrashStore:
         token_hash: bytes | None = None,
         pending_id: str | None = None,
         arguments_hash: str | None = None,
+        kind: PendingKind = "approval",
         decision: bytes,
         now: datetime,
     ) -> str:
         return await self._commit(
-            Commit("decide", ""),
+            Commit("decide" if kind == "approval" else "supply", ""),
             lambda: self.inner.decide(
                 token_hash=token_hash,
                 pending_id=pending_id,
                 arguments_hash=arguments_hash,
+                kind=kind,
                 decision=decision,
                 now=now,
             ),
         )
+
+    async def proposal(self, pending_id: str) -> ProposalInfo | None:
+        return await self._look(lambda: self.inner.proposal(pending_id))
 
     async def renew(self, pending_id: str, token_hash: bytes) -> None:
         await self._commit(Commit("renew", ""), lambda: self.inner.renew(pending_id, token_hash))

@@ -11,6 +11,7 @@ Above `schedule` and the values, below the dispatcher, which alone enters a tool
     own_schema  the same for tools that bring their own schema
     output      the type of a run's output, shown to the model and read back
     call        what the function sees of the call
+    question    what it asks for while it runs, and what answers that
     toolset     where tools come from
     derived     copies that are wrapped, renamed or filtered
 """

@@ -29,6 +29,7 @@ __all__ = [
     "BadArguments",
     "Misfit",
     "Problem",
+    "located",
     "near_matches",
 ]
 
@@ -132,7 +133,7 @@ class ArgumentsReader(ABC):
 
     def _refusal(self, problems: Sequence[Problem]) -> BadArguments:
         lines = [self._complaint]
-        lines += [f"- {_located(problem)}" for problem in problems[:_MAX_PROBLEMS]]
+        lines += [f"- {located(problem)}" for problem in problems[:_MAX_PROBLEMS]]
         if len(problems) > _MAX_PROBLEMS:
             lines.append("- and more")
         lines.append("Expected, as JSON Schema: ")
@@ -164,7 +165,8 @@ def cut(text: str, chars: int) -> str:
     return text[: chars - len(note)] + note
 
 
-def _located(problem: Problem) -> str:
+def located(problem: Problem) -> str:
+    """A problem in one line: where, and what is wrong."""
     place = "".join(
         f"[{step}]" if isinstance(step, int) else f".{cut(step, _MAX_NAME_CHARS)}"
         for step in problem.path

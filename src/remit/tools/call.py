@@ -1,24 +1,25 @@
 """One logical call, as the function of a tool sees it.
 
 A `Call` tells the function what it needs to act well (a key for downstream systems, how long it has,
-the caller's deps) and takes what it has to say (progress, money spent). It holds no budget, no token
-and no transcript: it speaks through two callables that the dispatcher above gives it.
+the caller's deps) and takes what it has to say (progress, money spent, a question). It holds no budget, no token
+and no transcript: it speaks through callables that the dispatcher above gives it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from decimal import Decimal, InvalidOperation
-from typing import Any, Generic
+from typing import Any, Generic, overload
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeForm, TypeVar
 
 from remit.log import TOOL_LOGGER
 
 __all__ = ["Call"]
 
 Deps = TypeVar("Deps", default=Any)
+T = TypeVar("T")
 
 
 class _CallLogger(logging.LoggerAdapter[logging.Logger]):
@@ -36,6 +37,7 @@ class Call(Generic[Deps]):
 
     __slots__ = (
         "_clock",
+        "_on_ask",
         "_on_charge",
         "_on_progress",
         "deadline",
@@ -67,6 +69,7 @@ class Call(Generic[Deps]):
         clock: Callable[[], float],
         on_progress: Callable[[str | None, float | None], None],
         on_charge: Callable[[Decimal, int], None],
+        on_ask: Callable[[object, str], Any],
     ) -> None:
         self.key = key
         self.run_id = run_id
@@ -76,6 +79,7 @@ class Call(Generic[Deps]):
         self._clock = clock
         self._on_progress = on_progress
         self._on_charge = on_charge
+        self._on_ask = on_ask
 
     def __repr__(self) -> str:
         return f"Call(key={self.key!r})"
@@ -107,6 +111,24 @@ class Call(Generic[Deps]):
         if not spent.is_finite() or spent < 0 or type(tokens) is not int or tokens < 0:
             raise ValueError(f"a charge is finite and not negative, got usd={usd} tokens={tokens}")
         self._on_charge(spent, tokens)
+
+    @overload
+    def ask(self, schema: type[T] | TypeForm[T], question: str = "") -> T: ...
+    @overload
+    def ask(self, schema: Mapping[str, Any], question: str = "") -> Any: ...
+    def ask(self, schema: Any, question: str = "") -> Any:
+        """Ask whoever is in charge, and get the answer. Not for `effect="confirm"`.
+
+        `schema` is what the answer must be: a type (`bool`, a `Literal`, a dataclass, a model ...), whose value
+        you get, or a JSON Schema. No `await`, in an `async def` neither. Where there is no answer yet, the body
+        ends here and the run waits with a `Pending` of kind `input`. After `supply` the body is entered again
+        **from the top**, under the same key, and each `ask` gives the answer that it got. So ask first and act
+        then; what stands before a question runs again, and must ask the same questions in the same order. Do
+        not catch `BaseException` around it.
+        Errors: `ToolError` where the question was refused, where another one was asked in this place before, and
+        in a `confirm` tool, whose body runs once; `ConfigurationError` for what is no type and no schema.
+        """
+        return self._on_ask(schema, question)
 
 
 def _money(usd: Decimal | float | str) -> Decimal:

@@ -56,7 +56,8 @@ def wrap_tools(fn: ToolWrapper) -> Callable[[Tools], tuple[Tool[..., Any], ...]]
     What it returns is the result, and what it raises the error, of the call; without `proceed()` the function
     is not run. Of `outer(inner(tools))` the outer one is entered first. A `read` or `idempotent` function may be run
     again, under the same key, once it has ended; that of a `confirm` tool runs once.
-    Errors: `ConfigurationError` for what is no `async def`.
+    Errors: `ConfigurationError` for what is no `async def`, and for a tool that is executed elsewhere: nothing here
+    can stand around it.
     """
     if not callable(fn) or not is_async(fn) or inspect.isasyncgenfunction(unwrapped(fn)):
         raise ConfigurationError(

@@ -6,7 +6,7 @@ and by no other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jsonschema_rs
@@ -45,13 +45,15 @@ class OwnSchemaReader(ArgumentsReader):
                     yield Problem(path, error.message)
 
 
-def compile_schema(schema: dict[str, Any], what: str = "`parameters`") -> jsonschema_rs.Validator:
+def compile_schema(
+    schema: Mapping[str, Any], what: str = "`parameters`"
+) -> jsonschema_rs.Validator:
     """A validator for an author's schema. It fetches nothing and repeats no value in its messages.
 
     Errors: `ConfigurationError`, about `what`, for no schema and for references outside of it.
     """
     try:
-        return jsonschema_rs.validator_for(schema, offline=True, mask="this")
+        return jsonschema_rs.validator_for(dict(schema), offline=True, mask="this")
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         reason = str(error).partition("\n")[0][:300]
         raise ConfigurationError(

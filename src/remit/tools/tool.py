@@ -55,9 +55,9 @@ Summary = TypeVar("Summary", bound=Callable[..., str])
 Reconcile = TypeVar("Reconcile", bound=Callable[..., Any])
 
 DEFAULT_EXPIRES = 86_400.0
+"""Seconds for which an approval is waited for: a day."""
 _CENTURY = 36_525 * 86_400.0
 """Seconds; the calendar ends not far beyond."""
-"""Seconds for which an approval is waited for: a day."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_SUMMARY_CHARS = 1_000
 _MAX_VALUE_CHARS = 200
@@ -107,6 +107,7 @@ class _Options:
     tokens: int
     expires: float
     hidden_errors: bool
+    elsewhere: bool = False
 
 
 class Tool(Generic[P, R]):
@@ -136,7 +137,9 @@ class Tool(Generic[P, R]):
     tokens: int
     """Tokens reserved before a call."""
     expires: float
-    """Seconds after which a proposal can no longer be approved."""
+    """Seconds after which a proposal can no longer be approved, nor a question answered or a result supplied."""
+    is_elsewhere: bool
+    """It has no function here: a call is handed out, and whoever executes it supplies the result."""
     hidden_errors: bool
     """The model is told that the call failed, and not how."""
     is_async: bool
@@ -182,6 +185,7 @@ class Tool(Generic[P, R]):
         self.usd = options.usd
         self.tokens = options.tokens
         self.expires = options.expires
+        self.is_elsewhere = options.elsewhere
         self.hidden_errors = options.hidden_errors
         self.is_async = is_async(function)
         self.wants_call = call_parameter is not None
@@ -239,7 +243,15 @@ class Tool(Generic[P, R]):
         return self._changed(name=name, spec=spec, _reader=self._reader.named(name))
 
     def wrapped(self, wrapper: Callable[..., Any]) -> Tool[P, R]:
-        """With a wrapper around all that is there already."""
+        """With a wrapper around all that is there already.
+
+        Errors: `ConfigurationError` where there is nothing here to wrap.
+        """
+        if self.is_elsewhere:
+            raise ConfigurationError(
+                f"tool {self.name!r} is executed elsewhere: a wrapper has nothing to stand around. Leave it "
+                "out of what you wrap"
+            )
         return self._changed(wrappers=(wrapper, *self.wrappers))
 
     def available_if(self, condition: Callable[[], object]) -> Tool[P, R]:
@@ -310,6 +322,67 @@ class Tool(Generic[P, R]):
             reader=OwnSchemaReader(name, schema),
             computed=(),
             call_parameter=read_handler(handler, name, names_around(inspect.currentframe())),
+            takes_dict=True,
+        )
+
+    @staticmethod
+    def elsewhere(
+        *,
+        name: str,
+        description: str,
+        parameters: Mapping[str, Any],
+        effect: EffectName | None = None,
+        expires: float | None = None,
+        timeout: float = 60,
+        resource: str | Sequence[str] | None = None,
+        polling: bool = False,
+        ends_run: bool = False,
+        max_result_tokens: int = 2_000,
+        usd: Decimal | float | str = 0,
+        tokens: int = 0,
+    ) -> Tool[..., Any]:
+        """A tool that is executed elsewhere: on another machine, in a browser, by a person.
+
+        A call goes the whole way of any call (validation, policy, approval, budget) and is then handed out: the
+        run waits with a `Pending` of kind `result` that holds the exact arguments and the key, and goes on with
+        what `supply` brings. It is handed out once, also over crashes; whoever executes it does so once for a
+        key. After `expires` seconds, a day by default, nothing more is waited for. `timeout` is the ceiling of
+        the way to there. The other options are those of `@tool`.
+        Errors: `ConfigurationError`, as `from_schema`.
+        """
+        _check_name(name)
+        _check_description(name, description)
+        from remit.tools.own_schema import OwnSchemaReader
+
+        def not_here(**_: Any) -> Any:
+            raise ConfigurationError(f"tool {name!r} is executed elsewhere: nothing is called here")
+
+        schema = own_schema(parameters)
+        return Tool(
+            not_here,
+            name=name,
+            description=description,
+            options=_options(
+                name,
+                effect=effect,
+                timeout=timeout,
+                retries=0,
+                resource=resource,
+                deterministic=False,
+                polling=polling,
+                eager=False,
+                ends_run=ends_run,
+                max_result_tokens=max_result_tokens,
+                usd=usd,
+                tokens=tokens,
+                expires=expires,
+                errors="shown",
+                elsewhere=True,
+            ),
+            parameters=schema,
+            reader=OwnSchemaReader(name, schema),
+            computed=(),
+            call_parameter=None,
             takes_dict=True,
         )
 
@@ -606,6 +679,7 @@ def _options(
     tokens: int,
     expires: float | None,
     errors: Literal["shown", "hidden"],
+    elsewhere: bool = False,
 ) -> _Options:
     """Read the options. Errors: `ConfigurationError` for the first that cannot be."""
     if effect is None:
@@ -636,7 +710,7 @@ def _options(
     )
     refuse_unless(_is_count(tokens), f"tokens={tokens!r} is no whole number from 0 on")
     refuse_unless(
-        expires is None or kind is Effect.CONFIRM,
+        expires is None or elsewhere or kind is Effect.CONFIRM,
         'expires is for effect="confirm": nothing else waits for an approval',
     )
     lifetime = DEFAULT_EXPIRES if expires is None else expires
@@ -666,6 +740,7 @@ def _options(
         tokens=tokens,
         expires=float(lifetime),
         hidden_errors=errors == "hidden",
+        elsewhere=elsewhere,
     )
 
 
