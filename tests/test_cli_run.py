@@ -316,6 +316,43 @@ def test_quiet_leaves_nothing_but_the_answer(shop: Cli) -> None:
     assert (ended.code, ended.out, ended.err) == (0, "I think.\n", "")
 
 
+def test_jsonl_is_a_line_for_each_event_and_the_outcome_last(shop: Cli) -> None:
+    write_script(shop.directory, [CALL, "Done."])
+    ended = shop("run", "hi", "--remit", "shop.py", "--jsonl", "--run-id", "r-1")
+    lines = [json.loads(line) for line in ended.out.splitlines()]
+    assert {line["v"] for line in lines} == {1}
+    kinds = [line["kind"] for line in lines]
+    assert (kinds[0], kinds[-2:]) == ("run_started", ["run_ended", "outcome"])
+    assert {"call_started", "call_settled", "replied"} < set(kinds)
+    assert {line["run_id"] for line in lines} == {"r-1"}
+    assert (lines[-1]["reason"], lines[-1]["text"]) == ("completed", "Done.")
+
+
+def test_what_is_shown_is_what_the_flags_say(shop: Cli) -> None:
+    """U1: and the answer is on stdout whatever is shown on stderr."""
+    write_script(shop.directory, [CALL, "Done."])
+    command = ("run", "hi", "--remit", "shop.py")
+    plain = shop(*command)
+    assert "completed" in plain.err
+    assert "\x1b" not in plain.err
+    for flags, environ in (
+        (["--color", "always"], {"NO_COLOR": "1"}),
+        ([], {"FORCE_COLOR": "1"}),
+    ):
+        assert "\x1b[" in shop(*command, *flags, environ=environ).err
+    for flags, environ in (
+        (["--color", "never"], {"FORCE_COLOR": "1"}),
+        ([], {"FORCE_COLOR": "1", "NO_COLOR": "1"}),
+        (["--plain", "--no-motion"], {"TERM": "xterm"}),
+        (["--verbose"], {}),
+    ):
+        ended = shop(*command, *flags, environ=environ)
+        assert ("completed" in ended.err, "\x1b" in ended.err) == (True, False)
+        assert ended.out == plain.out
+    quiet = shop(*command, "--quiet")
+    assert (quiet.out, quiet.err.replace("a tool prints\n", "")) == (plain.out, "")
+
+
 def test_json_is_one_document(shop: Cli) -> None:
     write_script(shop.directory, [CALL, {"text": "Done.", "usage": {"input": 7}}])
     ended = shop("run", "hi", "--remit", "shop.py", "--json", "--run-id", "r-1")

@@ -12,6 +12,7 @@ import pytest
 import remit
 from cli_rig import ROOT, SHOP, Cli, environment, program, write_script
 from remit import demo
+from remit.testing import run_virtual
 
 
 @pytest.fixture
@@ -93,6 +94,14 @@ def test_the_demo_runs_to_its_end_where_nobody_sits(tmp_path: Path) -> None:
         assert told in ended.err
 
 
+def test_the_demo_is_shown_as_its_flags_say(cli: Cli) -> None:
+    loud = cli("demo", "--plain", "--verbose", "--no-motion", "--color", "always")
+    assert (loud.code, "\x1b[" in loud.err) == (0, True)
+    quiet = cli("demo", "--quiet")
+    assert (quiet.code, quiet.out, quiet.err) == (0, loud.out, "")
+    assert cli("demo", "--quiet", "--verbose").code == 2
+
+
 def test_the_desk_can_be_run_and_looked_at_by_name(cli: Cli) -> None:
     names = [tool.name for tool in demo.support.offered]
     document = cli("tools", "remit.demo", "--json").document
@@ -101,25 +110,33 @@ def test_the_desk_can_be_run_and_looked_at_by_name(cli: Cli) -> None:
     assert ended.document["reason"] == remit.Reason.STEP_BUDGET
 
 
-def test_a_refund_is_paid_once_for_each_key(cli: Cli) -> None:
+def test_a_refund_is_paid_once_for_each_key() -> None:
     shop = demo.Shop()
 
     async def yes(pending: remit.Pending) -> remit.Decision:
         return remit.Decision(approve=True, by="a test")
 
     desk = demo.desk(shop).replace(confirm=yes)
-    first = desk.run_sync(demo.QUESTION, run_id="r-1")
-    assert first.completed
-    assert desk.run_sync(demo.QUESTION, run_id="r-1").text == first.text
-    assert [str(amount) for amount in shop.refunds.values()] == ["4.90"]
+
+    async def main() -> None:
+        first = await desk.run(demo.QUESTION, run_id="r-1")
+        assert first.completed
+        assert (await desk.run(demo.QUESTION, run_id="r-1")).text == first.text
+        assert [str(amount) for amount in shop.refunds.values()] == ["4.90"]
+
+    run_virtual(main())
 
 
-def test_the_demo_asks_again_for_every_question(cli: Cli) -> None:
+def test_the_demo_asks_again_for_every_question() -> None:
     """Its model counts from what was said last, so that a chat can go on."""
     desk = demo.desk(demo.Shop())
-    first = desk.run_sync(demo.QUESTION)
-    again = desk.run_sync(demo.QUESTION, history=first.transcript)
-    assert again.reason is first.reason is remit.Reason.WAITING
+
+    async def main() -> None:
+        first = await desk.run(demo.QUESTION)
+        again = await desk.run(demo.QUESTION, history=first.transcript)
+        assert again.reason is first.reason is remit.Reason.WAITING
+
+    run_virtual(main())
 
 
 def test_the_example_runs_as_a_program_and_on_the_command_line(tmp_path: Path) -> None:

@@ -110,7 +110,9 @@ def played(
 ) -> tuple[str, str]:
     """Play a run before a display. Returns what went to standard output and to standard error."""
     out, err = answers or Stream(), notes or Stream()
-    shown: Display = display_for(Streams(out, err, Stream()), flags, jsonl=jsonl, env=env or {})
+    shown: Display = display_for(
+        Streams(out, err, Stream(), own=False), flags, jsonl=jsonl, env=env or {}
+    )
 
     async def main() -> None:
         remit = desk(script, [look])

@@ -41,6 +41,13 @@ _COMMANDS: Final = (
         "run", "remit.cli.run:run", "[PROMPT] [FLAGS]", "Run a prompt to its end.", exits.TABLE
     ),
     _Command(
+        "chat",
+        "remit.cli.chat:chat",
+        "[FLAGS]",
+        "Talk: several prompts, one conversation.",
+        exits.TABLE,
+    ),
+    _Command(
         "tools",
         "remit.cli.tools:tools",
         "[TARGET] [FLAGS]",

@@ -5,20 +5,24 @@ Errors: `ConfigurationError` for what is neither text nor media; nothing is gues
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
 from remit.errors import ConfigurationError
 from remit.messages import Media, ResultContent, Text
 
-__all__ = ["proper_text", "read_content"]
+__all__ = ["piped_lines", "proper_text", "read_content"]
 
 _MAX_BYTES: Final = 32 * 1024 * 1024
 """Of standard input or of one file. Far beyond what any model reads, and kept in memory whole."""
+
+_CHUNK_BYTES: Final = 65_536
+"""Of a pipe at a time."""
 
 _AS_MEDIA: Final = ("image/", "audio/", "video/", "application/pdf")
 _AS_TEXT: Final = ("image/svg+xml",)
@@ -43,6 +47,37 @@ def read_content(
             'the prompt is empty: say what is to be done, as in remit run "...", or pipe it in'
         )
     return (*content, *map(_attached, files))
+
+
+async def piped_lines(stdin: TextIO) -> AsyncIterator[str]:
+    """Every line of standard input that says something, read when it is wanted and not before."""
+    descriptor, rest = stdin.fileno(), b""
+    while read := await _chunk(descriptor):
+        *lines, rest = (rest + read).split(b"\n")
+        if len(rest) > _MAX_BYTES:
+            raise ConfigurationError(
+                f"a line of standard input is longer than {_MAX_BYTES:,} bytes"
+            )
+        for line in lines:
+            if said := _decoded(line, "standard input").strip():
+                yield said
+    if said := _decoded(rest, "standard input").strip():
+        yield said
+
+
+async def _chunk(descriptor: int) -> bytes:
+    """What can be read; empty at the end. The event loop goes on meanwhile."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, ready.set)
+    except PermissionError:  # a file never keeps anybody waiting
+        return os.read(descriptor, _CHUNK_BYTES)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
+    return os.read(descriptor, _CHUNK_BYTES)
 
 
 def proper_text(text: str, what: str) -> str:

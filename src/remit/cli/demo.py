@@ -9,12 +9,12 @@ from remit import demo as shop
 from remit.budget import Limits
 from remit.cli.display import display_for
 from remit.cli.options import Display
-from remit.cli.run import code_of, watched
+from remit.cli.run import code_of, refuse_contradictions, watched
 from remit.cli.signals import Interrupts, run_until_done
-from remit.cli.streams import Streams, own_stdout
+from remit.cli.streams import own_stdout
 from remit.messages import Text
 from remit.outcome import Outcome
-from remit.pending import ConfirmCallback, Decision, Pending
+from remit.pending import Decision, Pending
 from remit.transcript import Transcript
 
 __all__ = ["demo"]
@@ -29,36 +29,33 @@ customer: {question}
 
 def demo(*, display: Display = Display()) -> int:
     """A support desk at work: parallel calls, a failure, an approval, the bill. No key, no network."""
+    refuse_contradictions(display)
     with own_stdout() as streams:
-        shown = display_for(streams, display)
-        desk = shop.desk(shop.Shop()).replace(
-            confirm=shown.confirm if shown.can_ask else _approve(streams)
-        )
-        print(_INTRODUCTION.format(question=shop.QUESTION), file=streams.notes)
+
+        def say(text: str) -> None:
+            if not display.quiet:
+                print(text, file=streams.notes)
+
+        async def approve(pending: Pending) -> Decision:
+            say(f"{pending.summary}? No terminal to ask on: the demo approves it.")
+            return Decision(approve=True, by="demo")
 
         async def play(interrupts: Interrupts) -> int:
             outcome = await watched(desk, (Text(shop.QUESTION),), None, shown, interrupts)
             for line in (*_told(outcome.transcript), "", *_account(outcome, desk.limits)):
-                print(line, file=streams.notes)
+                say(line)
             return code_of(outcome, interrupts)
 
+        shown = display_for(streams, display)
+        desk = shop.desk(shop.Shop()).replace(confirm=shown.confirm if shown.can_ask else approve)
+        say(_INTRODUCTION.format(question=shop.QUESTION))
         return run_until_done(play)
-
-
-def _approve(streams: Streams) -> ConfirmCallback:
-    """Where nobody can be asked, approve and say so."""
-
-    async def decide(pending: Pending) -> Decision:
-        print(
-            f"{pending.summary}? No terminal to ask on: the demo approves it.", file=streams.notes
-        )
-        return Decision(approve=True, by="demo")
-
-    return decide
 
 
 def _told(transcript: Transcript) -> Iterator[str]:
     """What the model was told of its first two calls: in call order, whoever was first."""
+    if len(transcript) < 3:
+        return  # it was cancelled before that
     yield ""
     yield "What the model was told of its first turn, in call order:"
     uses, results = transcript[1].tool_uses, transcript[2].tool_results

@@ -116,7 +116,7 @@ def display_for(
         motion=not flags.no_motion,
     )
     glyphs = Glyphs.of(notes.encoding)
-    path = controlling_terminal()
+    path = controlling_terminal() if streams.own else None
     keyboard = None if path is None else Keyboard(path)
     if mode.kind == "terminal":
         terminal = Terminal(notes, keyboard, glyphs=glyphs, colour=mode.colour, motion=mode.motion)
@@ -152,6 +152,10 @@ class Display(Protocol):
     async def confirm(self, pending: Pending) -> Decision: ...
 
     async def answer(self, pending: Pending) -> Any: ...
+
+    async def listen(self, history: Sequence[str]) -> str | None:
+        """What the person says next; None where that is nothing more. `history` was said before."""
+        ...
 
     def heard(self) -> None:
         """A signal came, at any moment; whether the event loop gets to hear of it is another thing."""
@@ -261,6 +265,10 @@ class TerminalAsker:
         """A line. A secret is not shown by the terminal either."""
         return await self._keyboard.line("> ", echo=not secret)
 
+    async def said(self, history: Sequence[str]) -> str | None:  # noqa: ARG002 - the terminal edits by itself
+        """A line, of their own accord."""
+        return await self._keyboard.line("> ")
+
 
 class _Asking:
     """What all displays have: a view of the run, and whoever is asked."""
@@ -295,6 +303,12 @@ class _Asking:
     async def confirm(self, pending: Pending) -> Decision:
         """What the person decides. Errors: `PutOff`."""
         return await self._ask(pending, lambda questions: questions.confirm(pending))
+
+    async def listen(self, history: Sequence[str]) -> str | None:
+        """What the person says next; None where that is nothing more. `history` was said before."""
+        if self._asker is None:
+            raise AssertionError("nobody can be asked here")
+        return await self._asker.said(history)
 
     async def answer(self, pending: Pending) -> Any:
         """The value that the person gives. Errors: `PutOff`."""

@@ -71,6 +71,10 @@ class Asker(Protocol):
         """What the person wrote; None where they turned back."""
         ...
 
+    async def said(self, history: Sequence[str]) -> str | None:
+        """What the person says of their own accord; None where that is nothing more."""
+        ...
+
 
 def login() -> str:
     """Who sits there, as far as the system knows."""

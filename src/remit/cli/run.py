@@ -25,8 +25,9 @@ from remit.messages import ResultContent
 from remit.models.names import named
 from remit.outcome import Outcome, Reason
 from remit.store.memory import MemoryStore
+from remit.transcript import Transcript
 
-__all__ = ["code_of", "confirming", "run", "waiting_advice", "watched"]
+__all__ = ["code_of", "confirming", "refuse_contradictions", "run", "waiting_advice", "watched"]
 
 
 def run(
@@ -56,7 +57,7 @@ def run(
         output: A JSON Schema that the answer must fit, from a file: the answer on stdout is JSON then.
         exit_zero: Exit with 0 however the run ended.
     """
-    _refuse_contradictions(display, json=json, jsonl=jsonl)
+    refuse_contradictions(display, json=json, jsonl=jsonl)
     with own_stdout() as streams:
         directory = here()
         remit = remit_for(
@@ -118,6 +119,7 @@ async def watched(
     shown: Shown,
     interrupts: Interrupts,
     *,
+    history: Transcript | None = None,
     tells: bool = True,
 ) -> Outcome[Any]:
     """Run it before somebody's eyes; `tells` the answer too. A signal cancels the run and lets it close."""
@@ -125,7 +127,7 @@ async def watched(
     interrupts.heard, interrupts.leave = shown.heard, shown.leave
     asked: list[asyncio.Task[Any]] = []
     try:
-        async with remit.stream(content, run_id=run_id) as live:
+        async with remit.stream(content, run_id=run_id, history=history) as live:
 
             def stop(_: int) -> None:
                 shown.cancelling()
@@ -148,7 +150,7 @@ def code_of(outcome: Outcome[Any], interrupts: Interrupts) -> int:
     return exits.OF_REASON[outcome.reason]
 
 
-def _refuse_contradictions(display: Display, *, json: bool, jsonl: bool) -> None:
+def refuse_contradictions(display: Display, *, json: bool = False, jsonl: bool = False) -> None:
     """Errors: `ConfigurationError`."""
     for first, second, both in (
         ("--json", "--jsonl", json and jsonl),

@@ -9,18 +9,16 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 import sys
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Final, TextIO
 
-__all__ = ["Streams", "complain", "harmless", "own_stdout", "tolerant"]
+from remit.analysis.cells import visible
+
+__all__ = ["Streams", "complain", "own_stdout", "tolerant"]
 
 _STDOUT: Final = 1
-_CONTROLS: Final = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +31,8 @@ class Streams:
     """stderr: progress, questions, notices."""
     input: TextIO
     """stdin."""
+    own: bool
+    """They are the process's own. Where somebody stands between, nobody is asked on its terminal."""
 
 
 @contextlib.contextmanager
@@ -40,11 +40,11 @@ def own_stdout() -> Generator[Streams]:
     """Keep stdout for the answer: whatever else is printed, in this process or below, goes to stderr."""
     if _descriptor(sys.stdout) == _STDOUT and _descriptor(sys.stderr) is not None:
         with _moved_descriptor() as answer:
-            yield Streams(answer, sys.stderr, sys.stdin)
+            yield Streams(answer, sys.stderr, sys.stdin, own=True)
         return
     answer = sys.stdout  # somebody stands between: a test, a notebook
     with contextlib.redirect_stdout(sys.stderr):
-        yield Streams(answer, sys.stderr, sys.stdin)
+        yield Streams(answer, sys.stderr, sys.stdin, own=False)
 
 
 @contextlib.contextmanager
@@ -88,18 +88,4 @@ def tolerant() -> None:
 def complain(text: str) -> None:
     """One notice of ours on stderr. Nobody there to read it is no error."""
     with contextlib.suppress(BrokenPipeError):
-        print(f"remit: {harmless(text)}", file=sys.stderr)
-
-
-def harmless(text: str) -> str:
-    """A text from elsewhere, as a terminal may be shown it: control characters are written out.
-
-    Escape sequences would otherwise recolour, overwrite or retitle what surrounds them, and marks of
-    direction turn it round.
-    """
-    return _CONTROLS.sub(_written_out, text.replace("\r\n", "\n"))
-
-
-def _written_out(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"
+        print(f"remit: {visible(text)}", file=sys.stderr)

@@ -143,26 +143,40 @@ class Terminal:
                 if press.name == "text" and len(said) == 1 and said in keys:
                     return said
 
-    async def line(self, *, secret: bool = False, history: Sequence[str] = ()) -> str | None:
+    async def line(self, *, secret: bool = False) -> str | None:
         """A line that the person writes in the status; None where they turned back."""
-        self._editor = Editor(history, secret=secret)
+        said = await self._written(Editor(secret=secret), turns_back=True)
+        if said is not None:
+            shown = "*" * len(said) if secret else said
+            self.show(quoted(_PROMPT + shown, self.glyphs, self.columns))
+        return said
+
+    async def said(self, history: Sequence[str]) -> str | None:
+        """What the person says of their own accord; escape throws it away."""
+        said = await self._written(Editor(history), turns_back=False)
+        if said is not None:
+            self.show(quoted(_PROMPT + said, self.glyphs, self.columns))
+        return said
+
+    async def _written(self, editor: Editor, *, turns_back: bool) -> str | None:
+        """A line, key by key; None at the end of input, and at escape where that turns back."""
+        self._editor = editor
         async with self._presses() as presses:
             while True:
                 press = await presses.get()
                 match press.name:
                     case "enter":
-                        break
+                        return editor.text
+                    case "end of input" if not editor.text:
+                        return None
+                    case "escape" if turns_back:
+                        return None
                     case "escape":
-                        return None
-                    case "end of input" if not self._editor.text:
-                        return None
+                        editor.take(Press("cut to end"))
+                        editor.take(Press("cut to home"))
                     case _:
-                        self._editor.take(press)
-                        self.touch()
-            said = self._editor.text
-        shown = "*" * len(said) if secret else said
-        self.show(quoted(_PROMPT + shown, self.glyphs, self.columns))
-        return said
+                        editor.take(press)
+                self.touch()
 
     @contextlib.asynccontextmanager
     async def _presses(self) -> AsyncGenerator[asyncio.Queue[Press]]:

@@ -9,13 +9,14 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
+from remit.analysis.cells import visible
 from remit.budget import Limits
 from remit.canonical import encode
 from remit.cli import exits
 from remit.cli.assemble import model_of, named_remit
 from remit.cli.documents import VERSION, write_document
 from remit.cli.settings import Setting, Settings, here, read_settings
-from remit.cli.streams import harmless, own_stdout
+from remit.cli.streams import own_stdout
 from remit.cli.targets import AnyRemit, AnyTool, tools_of, tools_or_remit_of
 from remit.errors import ConfigurationError
 from remit.models.base import Model
@@ -59,7 +60,7 @@ def tools(
             write_document(_document(remit), streams.answer)
             return exits.OK
         for line in table(remit):
-            print(harmless(line), file=streams.answer)
+            print(visible(line), file=streams.answer)
     return exits.OK
 
 

@@ -12,7 +12,7 @@ _remit() {
   local options_with_values='--calls --color --confirm --file --instructions --model --output --remit --run-id --seconds --steps --tokens --tools --usd -f'
 
   # Build list of all valid command names (to distinguish from positionals)
-  local all_commands='check completion config demo run show tools'
+  local all_commands='chat check completion config demo run show tools'
 
   # Detect command path by collecting valid command words only
   local -a cmd_path=()
@@ -74,7 +74,7 @@ _remit() {
           [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
         done
       else
-        local -a _c=("config" "run" "tools" "demo" "completion")
+        local -a _c=("config" "run" "chat" "tools" "demo" "completion")
         local _q
         COMPREPLY=()
         for _x in "${_c[@]}"; do
@@ -84,6 +84,64 @@ _remit() {
       ;;
     1)
       case "${cmd_path[@]}" in
+        "chat")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--tools" "--remit" "--model" "--instructions" "--confirm" "--steps" "--tokens" "--usd" "--calls" "--seconds" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --tools)
+                COMPREPLY=()
+                ;;
+              --remit)
+                COMPREPLY=()
+                ;;
+              --model)
+                COMPREPLY=()
+                ;;
+              --instructions)
+                COMPREPLY=()
+                ;;
+              --confirm)
+                COMPREPLY=()
+                ;;
+              --steps)
+                COMPREPLY=()
+                ;;
+              --tokens)
+                COMPREPLY=()
+                ;;
+              --usd)
+                COMPREPLY=()
+                ;;
+              --calls)
+                COMPREPLY=()
+                ;;
+              --seconds)
+                COMPREPLY=()
+                ;;
+              --color)
+                local -a _c=("auto" "always" "never")
+                local _q
+                COMPREPLY=()
+                for _x in "${_c[@]}"; do
+                  [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+                done
+                ;;
+              *)
+                COMPREPLY=()
+                ;;
+            esac
+          fi
+          ;;
         "completion")
           if [[ ${cur} == -* ]]; then
             local -a _c=("--install" "--help" "-h" "--version")

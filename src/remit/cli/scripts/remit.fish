@@ -6,7 +6,7 @@ function __fish_remit_using_command
     set -l cmd (commandline -opc)
     set -l subcommands
     set -l options_with_values '--calls --color --confirm --file --instructions --model --output --remit --run-id --seconds --steps --tokens --tools --usd -f'
-    set -l all_commands 'check completion config demo run show tools'
+    set -l all_commands 'chat check completion config demo run show tools'
     set -l skip_next 0
     # Extract command words (only real subcommand names) from command line
     set -e cmd[1]
@@ -73,6 +73,7 @@ end
 # Root-level commands
 complete -c remit -n __fish_use_subcommand -a 'config' -d 'See what is set, and where.'
 complete -c remit -n __fish_use_subcommand -a 'run' -d 'Run a prompt to its end.'
+complete -c remit -n __fish_use_subcommand -a 'chat' -d 'Talk: several prompts, one conversation.'
 complete -c remit -n __fish_use_subcommand -a 'tools' -d 'Show what the model would see of your tools.'
 complete -c remit -n __fish_use_subcommand -a 'demo' -d 'Watch a support desk at work: no key, no network.'
 complete -c remit -n __fish_use_subcommand -a 'completion' -d 'Print the completion script of a shell.'
@@ -83,6 +84,26 @@ complete -c remit -n __fish_use_subcommand -l version -d 'Display application ve
 complete -c remit -n __fish_use_subcommand -l help -d 'Display this message and exit.'
 complete -c remit -n __fish_use_subcommand -s h -d 'Display this message and exit.'
 complete -c remit -n __fish_use_subcommand -l version -d 'Display application version.'
+
+# Options for: chat
+complete -c remit -n '__fish_remit_using_command chat' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command chat' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command chat' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command chat' -l tools -r -d 'Tools: FILE.py, FILE.py:NAME, MODULE or MODULE:NAME. Repeat it for more.'
+complete -c remit -n '__fish_remit_using_command chat' -l remit -r -d 'A remit in place of --tools, --instructions and limits of yours: FILE.py[:NAME]…'
+complete -c remit -n '__fish_remit_using_command chat' -l model -r -d 'The model, as PREFIX:NAME: demo:support, or scripted:FILE.json for a script of …'
+complete -c remit -n '__fish_remit_using_command chat' -l instructions -r -d 'The system text, or @FILE to read it from one.'
+complete -c remit -n '__fish_remit_using_command chat' -l confirm -r -d 'Who approves what needs it: ask (you, on the terminal), none (the run waits), o…'
+complete -c remit -n '__fish_remit_using_command chat' -l steps -r -d 'Replies of the model, each with the calls that it asks for.'
+complete -c remit -n '__fish_remit_using_command chat' -l tokens -r -d 'Tokens of prompts and replies, cached ones included.'
+complete -c remit -n '__fish_remit_using_command chat' -l usd -r -d 'US dollars; only where the price of the model is known.'
+complete -c remit -n '__fish_remit_using_command chat' -l calls -r -d 'Calls of tools.'
+complete -c remit -n '__fish_remit_using_command chat' -l seconds -r -d 'Seconds of work; waiting for you does not count.'
+complete -c remit -n '__fish_remit_using_command chat' -l plain -d 'One line for each thing that happens, no status line; so it is where there is n…'
+complete -c remit -n '__fish_remit_using_command chat' -l quiet -d 'Nothing but questions and errors.'
+complete -c remit -n '__fish_remit_using_command chat' -l verbose -d 'Arguments and results too.'
+complete -c remit -n '__fish_remit_using_command chat' -l no-motion -d 'No spinner and no ticking clock.'
+complete -c remit -n '__fish_remit_using_command chat' -l color -x -a 'auto always never' -d 'Colours; auto heeds NO_COLOR, FORCE_COLOR and TERM=dumb.'
 
 # Options for: completion
 complete -c remit -n '__fish_remit_using_command completion' -l help -d 'Display this message and exit.'

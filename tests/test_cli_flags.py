@@ -1,0 +1,135 @@
+"""Every flag that the help lists has a test, and every command of the README runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cyclopts import App
+
+from cli_rig import ROOT, Cli, environment
+from promises import read_tests
+from remit.cli.app import APP
+
+_LIMITS = ("steps", "tokens", "usd", "calls", "seconds")
+_DISPLAY = ("plain", "quiet", "verbose", "no-motion", "color")
+TESTED = {
+    "chat --color": "test_cli_chat.py::test_a_chat_is_shown_as_its_flags_say",
+    "chat --confirm": "test_cli_chat.py::test_approvals_are_decided_in_a_chat_too",
+    "chat --instructions": "test_cli_chat.py::test_a_chat_is_put_together_as_a_run_is",
+    "chat --model": "test_cli_chat.py::test_a_chat_is_put_together_as_a_run_is",
+    "chat --no-motion": "test_cli_chat.py::test_a_chat_is_shown_as_its_flags_say",
+    "chat --plain": "test_cli_chat.py::test_a_chat_is_shown_as_its_flags_say",
+    "chat --quiet": "test_cli_chat.py::test_a_chat_is_shown_as_its_flags_say",
+    "chat --remit": "test_cli_chat.py::test_each_line_is_a_prompt_of_one_conversation",
+    "chat --tools": "test_cli_chat.py::test_a_chat_is_put_together_as_a_run_is",
+    "chat --verbose": "test_cli_chat.py::test_a_chat_is_shown_as_its_flags_say",
+    "completion --install": "test_cli_completion.py::test_install_writes_a_script_where_its_shell_looks",
+    "completion SHELL": "test_cli_completion.py::test_a_script_is_printed",
+    "config show --json": "test_cli_settings.py::test_what_stands_nearer_wins",
+    "config show --origin": "test_cli_settings.py::test_origin_says_where_each_value_comes_from",
+    "run --confirm": "test_cli_run.py::test_approvals_are_decided_by_whoever_is_named",
+    "run --exit-zero": "test_cli_run.py::test_the_exit_code_says_why_a_run_ended",
+    "run --file": "test_cli_run.py::test_files_are_attached_as_text_or_as_media",
+    "run --instructions": "test_cli_run.py::test_instructions_are_a_text_or_a_file",
+    "run --json": "test_cli_run.py::test_json_is_one_document",
+    "run --jsonl": "test_cli_run.py::test_jsonl_is_a_line_for_each_event_and_the_outcome_last",
+    "run --model": "test_cli_run.py::test_a_remit_keeps_what_no_flag_changes",
+    "run --output": "test_cli_run.py::test_with_a_schema_the_answer_is_json",
+    "run --remit": "test_cli_run.py::test_the_prompt_is_the_argument_and_what_is_piped_in",
+    "run --run-id": "test_cli_run.py::test_the_same_run_id_is_the_same_run_and_another_prompt_is_refused",
+    "run --tools": "test_cli_settings.py::test_what_stands_nearer_wins",
+    "run -f": "test_cli_run.py::test_files_are_attached_as_text_or_as_media",
+    "run PROMPT": "test_cli_run.py::test_the_prompt_is_the_argument_and_what_is_piped_in",
+    "tools --json": "test_cli_views.py::test_tools_are_shown_as_the_model_would_see_them",
+    "tools --model": "test_cli_views.py::test_a_model_says_what_part_of_its_window_the_tools_take",
+    "tools --tools": "test_cli_targets.py::test_several_targets_are_put_together_and_one_tool_counts_once",
+    "tools TARGET": "test_cli_targets.py::test_a_file_and_a_module_give_the_same_tools",
+    **{
+        f"run --{limit}": "test_cli_run.py::test_the_exit_code_says_why_a_run_ended"
+        for limit in _LIMITS
+    },
+    **{
+        f"chat --{limit}": "test_cli_chat.py::test_the_limits_are_those_of_each_prompt"
+        for limit in _LIMITS
+    },
+    **{
+        f"run --{flag}": "test_cli_run.py::test_what_is_shown_is_what_the_flags_say"
+        for flag in _DISPLAY
+    },
+    **{
+        f"demo --{flag}": "test_cli_views.py::test_the_demo_is_shown_as_its_flags_say"
+        for flag in _DISPLAY
+    },
+}
+LABELS = re.compile(
+    r"^  (?:(--?[a-z][a-z-]*)(?:, (--?[a-z][a-z-]*))?|([A-Z]+))(?: |$)", re.MULTILINE
+)
+"""How a line of the help begins that is about a flag or an argument."""
+
+
+def commands(app: App, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command, by what is typed."""
+    for name in app:
+        if not name.startswith("-"):
+            yield from commands(app[name], (*path, name))
+    if app.default_command is not None:
+        yield path
+
+
+def documented(cli: Cli, command: tuple[str, ...]) -> set[str]:
+    """Every flag and argument that the help of a command lists."""
+    page = cli(*command, "--help").out.partition("Exit codes:")[0]
+    labels = {label for found in LABELS.findall(page) for label in found if label}
+    return {f"{' '.join(command)} {label}" for label in labels}
+
+
+def test_every_documented_flag_is_pinned_to_a_test(cli: Cli) -> None:
+    found = {flag for command in commands(APP) for flag in documented(cli, command)}
+    assert found == set(TESTED)
+
+
+def test_every_test_that_a_flag_is_pinned_to_is_there() -> None:
+    there = {test.id.removeprefix("tests/") for test in read_tests(ROOT)}
+    assert {name for name in TESTED.values() if name not in there} == set()
+
+
+def commands_of(page: Path) -> list[str]:
+    """What a reader would copy from a page: lines of its console blocks that call `remit`."""
+    blocks = re.findall(r"```console\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    return [line for line in lines if re.search(r"(^|\| )remit ", line)]
+
+
+@pytest.mark.parametrize("command", commands_of(ROOT / "README.md"))
+def test_a_command_of_the_readme_runs(command: str, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        ["bash", "-c", f"remit() {{ '{sys.executable}' -m remit.cli \"$@\"; }}; {command}"],
+        cwd=ROOT,
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout or "install" in command or "chat" in command
+
+
+def test_the_readme_shows_every_command(tmp_path: Path) -> None:
+    shown = " ".join(commands_of(ROOT / "README.md"))
+    assert [name for name in APP if name[0] != "-" and f"remit {name}" not in shown] == []
+
+
+def test_the_two_commands_to_set_up_with_are_targets_of_make() -> None:
+    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    targets = re.findall(r"^\$ make (\w+)", blocks[0], re.MULTILINE)
+    assert targets == ["demo", "test"]
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert all(re.search(rf"^{target}:.*##", makefile, re.MULTILINE) for target in targets)
+    assert re.search(r"^demo:.*\n\t.*remit demo$", makefile, re.MULTILINE)
