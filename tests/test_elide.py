@@ -259,6 +259,23 @@ def test_a_page_is_known_too_and_a_text_that_names_an_artifact_is_not_taken_for_
     assert handle_in(named, (HANDLE,)) is None
 
 
+@pytest.mark.parametrize("form", ["text", "json", "page"])
+def test_a_text_that_repeats_the_words_of_an_excerpt_is_whole(form: Any) -> None:
+    """X5, X2: what a run inside tells, and what it quotes, is its own and stands nowhere else."""
+    if form == "page":
+        quoted = Excerpt("x" * 500, "", 900, "page", HANDLE, 100, 100, 1_000).text
+    else:
+        cut = fit("[" + "1, " * 2_000 + "1]", 1_000, form=form, handle=HANDLE)
+        assert cut is not None
+        quoted = cut.text
+    step = f'read_artifact(handle="{HANDLE}", offset=0, length=100)'
+    for told in (f"In short: {quoted}", f"{quoted} That is all.", f"All is in {step}.", step):
+        assert handle_in(told, (HANDLE,)) is None
+    framed = '{"truncated":{"handle":"' + HANDLE + '","offset":0},"head":"a","tail":"b"}'
+    for told in (framed, framed[:-1], '{"truncated":1}', '{"truncated":' + "[" * 5_000):
+        assert handle_in(told, (HANDLE,)) is None
+
+
 # --- what changes, and what does not -------------------------------------------------------------
 
 
@@ -563,6 +580,45 @@ def test_what_was_shown_in_part_keeps_the_handle_of_its_whole() -> None:
             assert stub.handle in stub.note
         by_id = {result.tool_use_id: result for result in results(outcome)}
         assert all(by_id[stub.tool_use_id].artifacts == (stub.handle,) for stub, _, _ in kept)
+
+    run_virtual(main())
+
+
+def test_what_a_run_inside_says_is_kept_though_it_names_another_artifact() -> None:
+    """X5, X2: a summary that quotes where the report stands gives way, and is read again as it was."""
+
+    @rm.tool(effect="read")
+    async def report() -> str:
+        """A long report."""
+        return "R" * 20_000
+
+    def sums_up(transcript: Transcript, _: ModelRequest) -> Any:
+        if not results(transcript):
+            return ("report", {})
+        handle = results(transcript)[0].artifacts[0]
+        return "In short. " * 200 + f'More: read_artifact(handle="{handle}", offset=0, length=9)'
+
+    @rm.tool(effect="read")
+    async def dump(n: int) -> str:
+        """Much."""
+        return f"{n} " * 3_000
+
+    def says(transcript: Transcript, _: ModelRequest) -> Any:
+        step = step_of(transcript)
+        return (
+            ("child", {"task": "x"}) if not step else ("dump", {"n": step}) if step < 14 else "ok"
+        )
+
+    async def main() -> None:
+        child = desk(sums_up, [report], name="child")
+        remit = desk(
+            scripted(says, 20_000), [child.as_tool("child", "Sum up.", limits=LIMITS), dump]
+        )
+        outcome = await remit.run("go")
+        assert outcome.completed
+        stub, data, _ = (await wholes(remit, outcome.run_id))[0]
+        assert data.startswith(b"In short. ")
+        assert stub.handle in stub.note
 
     run_virtual(main())
 

@@ -182,19 +182,66 @@ def _frame(excerpt: Excerpt, shown: int, missing: int) -> str:
     return encode({"truncated": truncated, "head": excerpt.head, "tail": excerpt.tail}).decode()
 
 
-_PAGE_ENDS = re.compile(r"\n\[\.\.\. characters \d+ to \d+ of \d+\D.*\.\.\.\]\Z")
+_WHERE = (
+    r'read_artifact\(handle="(?P<handle>[^"]*)", offset=(?P<offset>\d+), length=(?P<missing>\d+)\)'
+)
+_MARKED = re.compile(
+    rf"\n\[\.\.\. (?P<shown>\d+) of (?P<total>\d+) characters shown; more: {_WHERE} \.\.\.\]\n"
+)
+_PAGE_END = re.compile(
+    rf"\n\[\.\.\. characters (?P<base>\d+) to (?P<end>\d+) of \d+(?:: the end|; next: {_WHERE})? \.\.\.\]\Z"
+)
 
 
 def handle_in(text: str, handles: Sequence[str]) -> str | None:
     """Which of these artifacts a text is an excerpt of; None where it stands as it is.
 
-    Shape: `handles` are those that its result refers to. A text that only names one is no excerpt of it.
+    Shape: `handles` are those that its result refers to. A text that only names one is no excerpt of it, nor is
+    one that repeats the words of another excerpt: their numbers are about this text, or it is none.
     """
-    for handle in handles:
-        framed = text.startswith('{"truncated":{') and f'"handle":"{handle}","offset":' in text
-        if framed or f'read_artifact(handle="{handle}", offset=' in text:
-            return handle
-    return handles[0] if len(handles) == 1 and _PAGE_ENDS.search(text) else None
+    handle = _framed(text) if text.startswith('{"truncated":') else _marked(text) or _paged(text)
+    if handle == _UNNAMED:
+        return handles[0] if len(handles) == 1 else None
+    return handle if handle in handles else None
+
+
+_UNNAMED = ""
+"""For the last page of an artifact, which names none."""
+
+
+def _marked(text: str) -> str | None:
+    for found in _MARKED.finditer(text):
+        shown, missing = int(found["shown"]), int(found["missing"])
+        stands_here = found.start() == int(found["offset"]) and shown == len(text) - len(found[0])
+        if stands_here and shown + missing == int(found["total"]):
+            return found["handle"]
+    return None
+
+
+def _paged(text: str) -> str | None:
+    found = _PAGE_END.search(text)
+    if found is None or int(found["end"]) - int(found["base"]) != found.start():
+        return None
+    return found["handle"] or _UNNAMED
+
+
+def _framed(text: str) -> str | None:
+    try:
+        framed = decode(text.encode())
+        cut, head, tail = framed["truncated"], framed["head"], framed["tail"]
+        stands_here = (
+            cut["offset"] == len(head)
+            and cut["shown"] == len(head) + len(tail)
+            and cut["shown"] + cut["length"] == cut["total"]
+        )
+        return cut["handle"] if stands_here else None
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        RecursionError,
+    ):  # words of a tool that begin like ours
+        return None
 
 
 def read_frame(text: str) -> tuple[str, str]:
