@@ -7,6 +7,7 @@ import base64
 import json
 import re
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -136,6 +137,63 @@ def test_no_text_of_a_tool_is_seen_before_it_is_redacted(source: str) -> None:
             assert HIDDEN.encode() in left or base64.b64encode(HIDDEN.encode())[:8] in left
 
     run_virtual(main())
+
+
+KEY = '-- key --\na"b\\c\t\u00fc\n-- end --'
+ESCAPED: dict[str, Callable[[], Any]] = {
+    "JSON": lambda: {"key": KEY, "n": [1, KEY], KEY: None},
+    "JSON of the tool's own": lambda: json.dumps({"key": KEY}, indent=2),
+    "JSON in a string of JSON": lambda: {"body": json.dumps({"key": json.dumps([KEY])})},
+    "JSON in other words": lambda: f'5" of it: {json.dumps(KEY)}, C:\\new and more',
+    "a long list": lambda: [{"line": f"{n}\n", "key": KEY} for n in range(3_000)],
+    "bytes": lambda: json.dumps({"key": KEY}).encode(),
+    "an error": lambda: ValueError(json.dumps({"key": KEY})),
+    "an error that quotes": lambda: KeyError(KEY),
+}
+
+
+@pytest.mark.parametrize("source", ESCAPED)
+def test_what_is_spelled_with_escapes_is_redacted_as_it_reads(source: str) -> None:
+    """R2: a secret of two lines, or with a quote in it, is one inside of JSON too."""
+
+    async def main() -> None:
+        value = ESCAPED[source]()
+        body = raises(value) if isinstance(value, Exception) else returns(value)
+        remit = desk(
+            [("act", {}), "done"], [made(body)], redact=lambda text: text.replace(KEY, HIDDEN)
+        )
+        _, events = await watched(remit, "go", run_id="r")
+        left = (await everything(remit, "r", events)).decode()
+        assert "-- key --" not in left
+        assert "-- end --" not in left
+        assert HIDDEN in left
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    "redact",
+    [
+        lambda text: text,
+        lambda text: f"[seen] {text}",
+        lambda text: text.replace("line", "LINE"),
+        lambda text: re.sub(r"[0-9]+", "0", text),
+    ],
+)
+def test_escapes_stay_as_the_tool_spelled_them(redact: Any) -> None:
+    """R2: only what reads as something to be redacted is written anew."""
+    text = json.dumps({"a": 'line\n\u00fc \\ 12 "quoted"', "b": [1, "\t"]}) + " C:\\new\\x \\"
+    assert redacted(render(text), redact).content == (Text(redact(text)),)
+
+
+@pytest.mark.parametrize(
+    "text", ['\\"' * 500_000, "\\" * 1_000_000, "a\\n" * 300_000, '"\\\\' * 300_000]
+)
+def test_escapes_are_looked_through_in_linear_time(text: str) -> None:
+    """R2, C6: a text that is all escapes is not worth a timeout."""
+    began = time.process_time()
+    assert redacted(render(text), lambda text: text).content == (Text(text),)
+    assert time.process_time() - began < 10
 
 
 def test_nothing_is_redacted_where_nobody_asked_for_it() -> None:

@@ -549,9 +549,87 @@ def test_no_code_of_a_value_runs_to_find_out_whether_it_is_quick(name: str):
     is_quick(HOSTILE[name]())
 
 
+class Slow(Exception):
+    def __str__(self) -> str:
+        raise AssertionError("asked for its words")
+
+
+class Computing(pydantic.BaseModel):
+    a: int = 1
+
+    @pydantic.computed_field
+    @property
+    def b(self) -> int:
+        raise AssertionError("computed")
+
+
+class Serialising(pydantic.BaseModel):
+    a: int = 1
+
+    @pydantic.model_serializer
+    def _all(self) -> dict[str, int]:
+        raise AssertionError("serialised")
+
+
+class Open(pydantic.BaseModel, extra="allow"):
+    pass
+
+
+@dataclass
+class Reading:
+    a: int
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError("read")
+
+
+@dataclass
+class Derived:
+    a: int
+
+    @property
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - hostile on purpose
+        raise AssertionError("asked what it is")
+
+
+class Unusual(Enum):
+    A = 1
+
+    @property
+    def value(self) -> Any:
+        raise AssertionError("asked for its value")
+
+
+class Grouped(ExceptionGroup[Exception]):
+    exceptions = property(explode)  # pyright: ignore[reportIncompatibleMethodOverride] - hostile on purpose
+
+
+OWN_CODE: dict[str, Callable[[], object]] = {
+    "error": Slow,
+    "error in a group": lambda: ExceptionGroup("g", [ValueError("a"), Slow()]),
+    "argument of an error": lambda: ValueError(Order("1", Decimal(1), date(2026, 1, 1))),
+    "name of an error": lambda: Renamed("Odd", (Exception,), {})("a"),
+    "members of a group": lambda: Grouped("g", [ValueError("a")]),
+    "computed field": Computing,
+    "serializer": Serialising,
+    "field serializer": lambda: Model(amount=Decimal(1)),
+    "attributes": lambda: Reading(1),
+    "class": lambda: Derived(1),
+    "value of an enum": lambda: Unusual.A,
+}
+
+
+@pytest.mark.parametrize("name", OWN_CODE)
+def test_what_has_code_of_its_own_is_not_quick(name: str):
+    """C6, C1: nobody can tell how long it takes to say what it is, so it is not asked on the event loop."""
+    assert not is_quick(OWN_CODE[name]())
+    assert not is_quick([OWN_CODE[name]()])
+
+
 @pytest.mark.parametrize(
     "value",
     [
+        Open.model_validate({"rows": "x" * 70_000}),
         "x" * 70_000,
         ["x" * 7_000] * 10,
         list(range(2_000)),
@@ -586,6 +664,13 @@ def test_what_may_be_much_work_is_not_quick(value: object):
         (Text("a"), Media("image/png", b"x")),
         ValueError("bad"),
         ToolError("no order"),
+        KeyError("a"),
+        OSError(2, "no such file"),
+        ExceptionGroup("two", [ValueError("a"), ToolError("b")]),
+        Kind.LATE,
+        Level.HIGH,
+        Open.model_validate({"rows": [1, "x"]}),
+        Rows([Decimal(1)]),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -319,6 +319,31 @@ def test_secrets_are_found_wherever_they_stand() -> None:
     assert set(look.secrets(read.given)) == {PIN, "47114711"}
 
 
+@pytest.mark.parametrize(
+    "pin", ["two\nlines", 'a "quote"', "it's", "back\\slash", "k\u00fcrzel", "tab\t'\"\u00e9"]
+)
+def test_an_event_shows_a_secret_in_no_spelling(pin: str) -> None:
+    """R1: JSON and the words of an exception spell it with escapes."""
+
+    @tool(effect="read", eager=False)
+    async def look(pin: Annotated[str, Secret], raises: bool) -> dict[str, str]:
+        """Looks."""
+        if raises:
+            raise KeyError(pin)
+        return {"pin": pin}
+
+    async def main() -> None:
+        calls = [("look", {"pin": pin, "raises": raises}) for raises in (False, True)]
+        _, events = await watched(desk([calls, "done"], [look]), "go")
+        previews = [event.fields["preview"] for event in events if event.kind == "call_settled"]
+        assert previews == [
+            '{"pin":"***"}',
+            *(f"Error: KeyError: {quote}***{quote}" for quote in repr(pin)[0]),
+        ]
+
+    run_virtual(main())
+
+
 def test_short_secrets_are_masked_in_arguments_and_not_hunted_for_in_results() -> None:
     """R1: a mask for every "a" in a text would hide the text."""
 
@@ -333,6 +358,8 @@ def test_short_secrets_are_masked_in_arguments_and_not_hunted_for_in_results() -
         quoted,
         json.dumps(quoted)[1:-1],
         json.dumps(quoted, ensure_ascii=False)[1:-1],
+        repr(quoted)[1:-1],
+        ascii(quoted)[1:-1],
     }
 
 

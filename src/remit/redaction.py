@@ -2,11 +2,13 @@
 
 Before anything is cut, kept as an artifact, recorded, told or sent. It fails closed: where the host's function fails,
 nothing of the result goes any further. Texts are redacted wherever they stand, in bytes and in media that hold UTF-8
-too; a picture is none. The handles of what was taken out of a text are left alone, or they would lead nowhere.
+too; a picture is none. What is spelled with escapes, as in JSON, is redacted as it reads, too: a secret of two lines
+is one there as well. The handles of what was taken out of a text are left alone, or they would lead nowhere.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import TypeAlias
@@ -14,6 +16,7 @@ from typing import TypeAlias
 import msgspec
 
 from remit.artifacts import Artifact
+from remit.canonical import json_text
 from remit.messages import Media, ResultContent, Text
 from remit.render import Rendered, render_text
 
@@ -21,6 +24,13 @@ __all__ = ["Redactor", "both", "redacted"]
 
 Redactor: TypeAlias = Callable[[str], str]
 """From a text to the text that may be seen. Called from worker threads, several at a time."""
+
+_MAX_LAYERS = 3
+"""JSON in a string of JSON in a string of JSON."""
+_PIECE = re.compile(r'(?:[^"\\]++|\\.)++', re.DOTALL)
+"""What stands between two quotes, escaped ones aside: a string, or what is between two strings."""
+_ESCAPE = re.compile(r"""(?:\\u[0-9A-Fa-f]{4})+|\\x[0-9A-Fa-f]{2}|\\["'\\/bfnrt]""")
+"""As JSON has them, and as Python quotes in the words of an exception."""
 
 
 def both(inner: Redactor | None, outer: Redactor | None) -> Redactor | None:
@@ -80,10 +90,42 @@ class _Redaction:
             return data
         return self._text(text).encode(errors="replace")
 
-    def _text(self, text: str) -> str:
+    def _text(self, text: str, layers: int = _MAX_LAYERS) -> str:
+        made = self._redacted(text)
+        if not layers or "\\" not in made:
+            return made
+        made = _PIECE.sub(lambda found: self._spelled(found[0], layers - 1), made)
+        # What goes over a quote, as Python spells it, is in no single piece.
+        return self._spelled(made, 0) if '"' in made else made
+
+    def _spelled(self, piece: str, layers: int) -> str:
+        """A piece with escapes: as it is, unless what it reads as holds more to be redacted than how it is spelled."""
+        reads = _unescaped(piece) if "\\" in piece else piece
+        if reads == piece:
+            return piece
+        made = self._text(reads, layers)
+        if made == reads or made == _unescaped(self._redacted(piece)):
+            return piece
+        return json_text(made)[1:-1]
+
+    def _redacted(self, text: str) -> str:
         if not text:
             return text
         made = self._redact(text)
         if not isinstance(made, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the host's own code
             raise TypeError(f"redact= returned {type(made).__name__}, not a text")
         return made
+
+
+def _unescaped(text: str) -> str:
+    """What it reads as. What is no escape stays as it is."""
+    return _ESCAPE.sub(_read, text)
+
+
+def _read(escape: re.Match[str]) -> str:
+    spelled = escape[0]
+    if spelled == "\\'":
+        return "'"
+    if spelled.startswith("\\x"):
+        spelled = f"\\u00{spelled[2:]}"
+    return json.loads(f'"{spelled}"')

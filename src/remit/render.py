@@ -22,6 +22,12 @@ from decimal import Decimal
 from enum import Enum
 from math import isfinite
 from pathlib import PurePath
+from types import (
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    WrapperDescriptorType,
+)
 from typing import Any, Final, cast
 
 import msgspec
@@ -143,28 +149,81 @@ def _size(item: Any) -> tuple[Sequence[object], int]:
         return (), 0
     if kind in _LEAVES:
         return (), 20
-    if issubclass(kind, Enum):
-        return (item._value_,), 0
     if kind is Text:
         return (item.text,), 0
     if kind is Media:
         return (item.data,), 0
+    if issubclass(kind, Enum):
+        return ((item._value_,), 0) if _is_transparent(kind, "value") else ((), _TOO_MANY)
     if issubclass(kind, BaseException):
-        return (_ARGS.__get__(item),), 0
+        return _said(item, kind)
     if "__dataclass_fields__" in vars(kind) or "__pydantic_serializer__" in vars(kind):
-        return (_attributes(item),), 0
+        return _attributes(item, kind)
     return (), _TOO_MANY
 
 
-def _attributes(item: object) -> object:
+def _is_transparent(kind: type[object], *names: str) -> bool:
+    """Whether a value of this class can be looked at, under these names too, without code of its author's."""
+    for each in _bases(kind):
+        for name in ("__class__", "__dict__", "__getattribute__", *names):
+            found: object = vars(each).get(name, _VALUE)
+            if found is not _VALUE and not isinstance(found, _OF_C):
+                return False
+    return True
+
+
+def _said(error: object, kind: type[BaseException]) -> tuple[Sequence[object], int]:
+    """What an exception says is made of its arguments. Those of other kinds would be asked for their words."""
+    if type(kind) is not type or not _is_transparent(kind, "__str__", "exceptions"):
+        return (), _TOO_MANY
+    args = cast("tuple[object, ...]", _ARGS.__get__(error))
+    if issubclass(kind, BaseExceptionGroup):
+        return (args[0], *cast("tuple[object, ...]", _EXCEPTIONS.__get__(error))), 0
+    kinds = set(map(type, args))
+    plain = kinds <= (_STRINGS | _LEAVES | {int})
+    return (args, 0) if plain else ((), _TOO_MANY)
+
+
+def _attributes(item: object, kind: type[object]) -> tuple[Sequence[object], int]:
+    if not _is_transparent(kind):
+        return (), _TOO_MANY
+    decorators = vars(kind).get("__pydantic_decorators__")
+    if decorators is not None and (
+        decorators.computed_fields or decorators.field_serializers or decorators.model_serializers
+    ):
+        return (), _TOO_MANY
     try:
-        return object.__getattribute__(item, "__dict__")
+        held = cast("dict[str, object]", object.__getattribute__(item, "__dict__"))
     except AttributeError:  # it has slots
-        return NotImplemented  # nobody can tell
+        return (), _TOO_MANY
+    for each in _bases(kind):
+        fields: list[object] = [vars(each).get(name) for name in held]
+        if any(hasattr(type(field), "__set__") for field in fields):
+            return (), _TOO_MANY  # a property in the place of a field
+    try:
+        return (held, object.__getattribute__(item, "__pydantic_extra__")), 0
+    except AttributeError:
+        return (held,), 0
 
 
+def _bases(kind: type[object]) -> tuple[type[Any], ...]:
+    return cast("tuple[type[Any], ...]", _MRO.__get__(kind))
+
+
+_MRO: Final[Any] = vars(type)["__mro__"]
+"""Reads the bases of a class, whatever its metaclass makes of that name."""
 _ARGS: Final[Any] = BaseException.args
 """Reads the arguments of an exception, whatever its class makes of that name."""
+
+_EXCEPTIONS: Final[Any] = BaseExceptionGroup.exceptions
+"""The same for the members of a group."""
+_VALUE: Final = vars(Enum)["value"]
+_OF_C: Final = (
+    WrapperDescriptorType,
+    MethodDescriptorType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+)
 
 _STRINGS: Final[frozenset[Any]] = frozenset({str, bytes, bytearray})
 _CONTAINERS: Final[frozenset[Any]] = frozenset({list, tuple, set, frozenset, dict})

@@ -872,10 +872,11 @@ def _evaluate(parameter: ComputedParameter, call: Call[Any]) -> Any:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text and number in it, longest forms first: as it is, and as JSON writes it."""
+    """Every text and number in it: as it is, as JSON writes it, and as Python quotes it in an error."""
     match value:
         case str():
-            yield from {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], value}
+            as_json = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
+            yield from {value, *as_json, repr(value)[1:-1], ascii(value)[1:-1]}
         case dict():
             yield from _texts(list(cast("dict[str, Any]", value).values()))
         case list():
