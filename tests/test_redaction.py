@@ -444,6 +444,34 @@ def test_a_cut_result_is_cut_after_it_was_redacted() -> None:
     run_virtual(main())
 
 
+def test_what_was_kept_before_is_redacted_when_it_is_read() -> None:
+    """R2, X2: a page and a search of what an earlier run kept as it was; the way on stays what it is."""
+
+    async def main() -> None:
+        store = rm.MemoryStore()
+        act = made(returns("line\n" * 2_000 + CARD + "\nline" * 2_000))
+        before = await desk([[("act", {})], "done"], [act], store=store).run("go")
+        [handle] = results(before)[0].artifacts
+        asked = [{"offset": 9_990, "length": 100}, {"search": "4111"}, {"offset": 0, "length": 50}]
+        calls = [("read_artifact", {"handle": handle, **each}) for each in asked]
+        remit = desk([calls, "done"], [act], store=store, redact=redact)
+        outcome, events = await watched(remit, "go on", run_id="r", history=before.transcript)
+        assert statuses(outcome)[1:] == ["ok"] * 3
+        page, found, plain = said(outcome)[1:]
+        assert f"line\n{HIDDEN}\nline" in page
+        assert "characters 9990 to 10090 of 20019" in page
+        assert HIDDEN in found
+        assert plain.startswith("line\nline\n")
+        rows = b"".join(row.body for row in await store.read("r"))
+        assert CARD.encode() not in rows
+        assert CARD not in json.dumps([event.to_json() for event in events])
+        withheld = desk([calls, "done"], [act], store=store, redact=raising)
+        outcome = await withheld.run("go on", history=before.transcript)
+        assert all("withheld" in text for text in said(outcome)[1:])
+
+    run_virtual(main())
+
+
 def test_two_redactors_are_applied_one_after_the_other() -> None:
     inner: Callable[[str], str] = lambda text: text + "a"  # noqa: E731 - as short as it is
     outer: Callable[[str], str] = lambda text: text + "b"  # noqa: E731 - the same

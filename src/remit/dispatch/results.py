@@ -170,7 +170,7 @@ _CARRIED_OUT = " The call itself was carried out."
 def _of_value(value: object, tool: Tool[..., Any], terms: Terms) -> Result:
     """What a body returned. A value that cannot be written is an error; the call took place all the same."""
     if type(value) is Excerpt and tool.name == READ_ARTIFACT:
-        return Result(of_page(value, terms.allowance.chars), Status.OK)
+        return _of_page(value, terms)
     effect = tool.effect is not Effect.READ
     rendered = render(value)
     if rendered.is_error:
@@ -179,6 +179,20 @@ def _of_value(value: object, tool: Tool[..., Any], terms: Terms) -> Result:
     if clean is None:
         return _withheld(carried_out=effect)
     return _result(fitted(clean, terms.allowance), Status.OK)
+
+
+def _of_page(page: Excerpt, terms: Terms) -> Result:
+    """A page of what was kept; it may have been kept before anything was to be hidden."""
+    page = page.within(terms.allowance.chars)
+    clean = terms.clean(Rendered((Text(page.head),)))
+    if clean is None:
+        return _withheld(carried_out=False)
+    seen = "".join(block.text for block in clean.content if isinstance(block, Text))
+    if seen == page.head:
+        return Result(of_page(page, terms.allowance.chars), Status.OK)
+    way_on = page.text[len(page.head) :]
+    text = seen[: max(terms.allowance.chars - len(way_on), 0)] + way_on
+    return Result(Shown((Text(text),), artifacts=(page.handle,)), Status.OK)
 
 
 def _failed(rendered: Rendered, terms: Terms, *, carried_out: bool) -> Result:
