@@ -143,6 +143,8 @@ class Run:
         self.frame = frame
         self.listeners = tuple(listeners)
         self.loop = asyncio.get_running_loop()
+        self.redact = both(config.redact, None if frame is None else frame.redact)
+        """What is applied to the texts of tools: this remit's own, then that of the call around it."""
         self.halt = Halt(self.loop)
         self.grace = config.grace if frame is None else min(config.grace, frame.settle_seconds / 2)
         """Seconds for which what was cancelled is waited for. A run inside a call has half of what the call
@@ -634,12 +636,6 @@ class Run:
         if self.config.confirm is not None or self.frame is None:
             return self.config.confirm
         return self.frame.confirm
-
-    @property
-    def redact(self) -> Redactor | None:
-        """What is applied to the texts of tools: this remit's own, then that of the call around it."""
-        outer = None if self.frame is None else self.frame.redact
-        return both(self.config.redact, outer)
 
     @property
     def answer(self) -> AnswerCallback | None:

@@ -28,7 +28,10 @@ customer: {question}
 
 
 def demo(*, display: Display = Display()) -> int:
-    """A support desk at work: parallel calls, a failure, an approval, the bill. No key, no network."""
+    """A support desk at work, without a key or a network.
+
+    Parallel calls, a failure, a result far too long that is read in pages, a question, an approval, the bill.
+    """
     refuse_contradictions(display)
     with own_stdout() as streams:
 
@@ -40,6 +43,11 @@ def demo(*, display: Display = Display()) -> int:
             say(f"{pending.summary}? No terminal to ask on: the demo approves it.")
             return Decision(approve=True, by="demo")
 
+        async def choose(pending: Pending) -> str:
+            choice = (pending.schema or {})["enum"][0]
+            say(f"{pending.summary} No terminal to ask on: the demo says {choice}.")
+            return choice
+
         async def play(interrupts: Interrupts) -> int:
             outcome = await watched(desk, (Text(shop.QUESTION),), None, shown, interrupts)
             for line in (*_told(outcome.transcript), "", *_account(outcome, desk.limits)):
@@ -47,7 +55,10 @@ def demo(*, display: Display = Display()) -> int:
             return code_of(outcome, interrupts)
 
         shown = display_for(streams, display)
-        desk = shop.desk(shop.Shop()).replace(confirm=shown.confirm if shown.can_ask else approve)
+        desk = shop.desk(shop.Shop()).replace(
+            confirm=shown.confirm if shown.can_ask else approve,
+            answer=shown.answer if shown.can_ask else choose,
+        )
         say(_INTRODUCTION.format(question=shop.QUESTION))
         return run_until_done(play)
 

@@ -53,8 +53,16 @@ def is_usage(value: Any) -> bool:
     """Whether it is a count of tokens that can be charged."""
     if not isinstance(value, Usage):
         return False
-    counts = (value.input, value.cache_read, value.cache_write, value.output, value.reasoning)
-    return all(type(count) is int and 0 <= count <= _MOST_TOKENS for count in counts)
+    for count in (
+        value.input,
+        value.cache_read,
+        value.cache_write,
+        value.output,
+        value.reasoning,
+    ):
+        if type(count) is not int or not 0 <= count <= _MOST_TOKENS:
+            return False
+    return True
 
 
 _MOST_TOKENS = 2**63 - 1  # what a database can hold
