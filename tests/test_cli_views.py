@@ -102,6 +102,17 @@ def test_the_demo_is_shown_as_its_flags_say(cli: Cli) -> None:
     assert cli("demo", "--quiet", "--verbose").code == 2
 
 
+def test_the_demo_reads_a_long_result_in_pages_and_asks_a_question(cli: Cli) -> None:
+    """X2: what the answer rests on stands in the part of the log that no result showed."""
+    ended = cli("demo", "--plain")
+    cut = next(line for line in ended.err.splitlines() if "get_carrier_log" in line)
+    assert "label was torn" not in cut
+    assert [name in ended.err for name in ("search=held", "offset=", "the demo says card")] == [
+        True
+    ] * 3
+    assert "its label was torn" in ended.out
+
+
 def test_the_desk_can_be_run_and_looked_at_by_name(cli: Cli) -> None:
     names = [tool.name for tool in demo.support.offered]
     document = cli("tools", "remit.demo", "--json").document
@@ -116,7 +127,10 @@ def test_a_refund_is_paid_once_for_each_key() -> None:
     async def yes(pending: remit.Pending) -> remit.Decision:
         return remit.Decision(approve=True, by="a test")
 
-    desk = demo.desk(shop).replace(confirm=yes)
+    async def card(pending: remit.Pending) -> str:
+        return "card"
+
+    desk = demo.desk(shop).replace(confirm=yes, answer=card)
 
     async def main() -> None:
         first = await desk.run(demo.QUESTION, run_id="r-1")

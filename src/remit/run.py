@@ -35,7 +35,7 @@ from remit.pending import AnswerCallback, ConfirmCallback, Decision, PendingKind
 from remit.plan import Room
 from remit.quote import CLOSING_OUTPUT, OUTPUT_FLOOR, Quote, quote, worst_case
 from remit.record import Record
-from remit.redaction import Redactor, both
+from remit.redaction import both
 from remit.resources import Path
 from remit.rows import (
     Asked,

@@ -57,11 +57,10 @@ def _search_the_log(transcript: Transcript) -> Item:
 def _read_around(transcript: Transcript) -> Item:
     """Turn the page to where the search found something."""
     result, use = transcript[-1].tool_results[0], transcript[-2].tool_uses[0]
-    found = decode(result.text) if result.status is Status.OK else {"places": ()}
-    if not found["places"]:
+    if result.status is not Status.OK or not (places := decode(result.text.encode())["places"]):
         return "I cannot find the reason in the carrier's log."
-    page = {"handle": use.parsed()["handle"], "offset": found["places"][0]["offset"] - 150}
-    return ["There it is. I read what stands around it.", ("read_artifact", page | {"length": 350})]
+    page = {"handle": use.parsed()["handle"], "offset": places[0]["offset"] - 150, "length": 350}
+    return ["There it is. I read what stands around it.", ("read_artifact", page)]
 
 
 def _propose(transcript: Transcript) -> Item:
