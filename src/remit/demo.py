@@ -67,7 +67,7 @@ class Shop:
         return _carrier_log(order_id)
 
     @remit.tool(effect="read")
-    def choose_refund_way(self, order_id: str, call: Call) -> str:
+    async def choose_refund_way(self, order_id: str, call: Call) -> str:
         """Ask whoever is at the desk how this customer is to be refunded."""
         return call.ask(Literal["card", "voucher"], f"How is order {order_id} to be refunded?")
 
