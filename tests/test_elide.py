@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -621,6 +623,50 @@ def test_what_a_run_inside_says_is_kept_though_it_names_another_artifact() -> No
         assert stub.handle in stub.note
 
     run_virtual(main())
+
+
+def test_a_note_is_followed_to_what_it_stands_for() -> None:
+    """X5, X2: the call that it names gives what had given way, word for word, and a page that ages gives way too."""
+    told = re.compile(r'read_artifact\((handle="[^"]+", offset=0, length=\d+)\)')
+
+    def says(transcript: Transcript, _: ModelRequest) -> Any:
+        step = step_of(transcript)
+        if step < 16:
+            return ("fetch", {"n": step, "chars": LARGE})
+        if step == 16:
+            first = said(transcript)[0]
+            found = told.search(first)
+            assert found is not None, first
+            return ("read_artifact", _arguments(found[1]))
+        return ("fetch", {"n": step, "chars": LARGE}) if step < 40 else "done"
+
+    async def main() -> None:
+        remit = desk(
+            scripted(says, 20_000), [fetch], limits=Limits(steps=99, tokens=10**7, seconds=99)
+        )
+        outcome = await remit.run("go")
+        assert outcome.completed
+        pages = [
+            result
+            for request in model_of(remit).requests
+            for result in request.messages[-1].tool_results
+            if "characters 0 to" in result.text
+        ]
+        assert pages[0].text.startswith("0:".ljust(LARGE, "x"))
+        of_page = [
+            kept for kept in await wholes(remit, outcome.run_id) if kept[1].startswith(b"0:x")
+        ]
+        assert len(of_page) == 2, "the result, and later the page of it"
+        assert len({stub.handle for stub, _, _ in of_page}) == 1
+
+    run_virtual(main())
+
+    run_virtual(main())
+
+
+def _arguments(told: str) -> dict[str, Any]:
+    pairs = (part.split("=") for part in told.split(", "))
+    return {name: json.loads(value) for name, value in pairs}
 
 
 def test_media_give_way_like_texts() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from remit.artifacts import Artifact
 from remit.elide import Elision, Part, note_for
 from remit.messages import Text
+from remit.paging import READ_ARTIFACT
 from remit.rows import Elided
 from remit.run import Run
 from remit.shown import whole_of
@@ -12,7 +13,6 @@ from remit.transcript import Stub
 
 __all__ = ["elide"]
 
-_PAGER = "read_artifact"
 _QUICK = 1_000_000
 """Characters and bytes that are hashed in about a millisecond. More is hashed off the event loop (C6)."""
 
@@ -31,7 +31,7 @@ async def elide(run: Run, elision: Elision) -> None:
         if run.halt.cause is not None:
             return
         wholes = _wholes(new) if made is None else made  # no worker was free in time
-    rest, readable = iter(wholes), _PAGER in run.config.tools
+    rest, readable = iter(wholes), READ_ARTIFACT in run.config.tools
     run.record.put(*wholes)
     stubs = [_stub(part, part.handle or next(rest).handle, readable=readable) for part in parts]
     before = run.state.transcript.tokens

@@ -7,7 +7,8 @@ that block ends, every slot is settled and one message is appended. Nothing brok
 nothing needs repair. The one door for histories from outside is `Transcript.load`, which mends what
 it can mend without guessing and reports what it did.
 
-Not here: running tools, rendering what they returned, the bytes on a wire, the journal, compaction.
+Not here: running tools, rendering what they returned, the bytes on a wire, the journal, and which
+old results give way (`elide`).
 Above: the loop and the codecs. Below: `messages.py`, whose values are stored as they are.
 
 What follows from the messages (ids, tokens, doubts) is kept while they are appended, so that a step
@@ -262,8 +263,9 @@ class _Messages(Sequence[Message]):
 class Transcript:
     """An append-only history: what was sent is never edited, what is owed is always known.
 
-    The one exception says so: `elide` puts notes in place of old results, and breaks the cached prefix. It is made of messages that are valid as they stand and may be iterated, measured and indexed
-    like a tuple. Everything given to the constructor or to `load` counts as sent.
+    It is made of messages that are valid as they stand and may be iterated, measured and indexed
+    like a tuple. Everything given to the constructor or to `load` counts as sent. The one exception
+    from the rule is declared: `elide` puts notes in place of old results.
 
     Errors: `TranscriptError` with the position where the messages break a rule of `validate`.
     """
