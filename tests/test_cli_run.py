@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cli_rig import SHOP, Cli, environment, program, write_script
+from pty_rig import Person
 from remit import Reason
 from remit.cli import exits
 
@@ -287,6 +288,61 @@ def test_a_run_that_waits_says_what_can_be_done_and_nothing_that_cannot(shop: Cl
     assert (ended.code, ended.out) == (exits.OF_REASON["waiting"], "I pay.\n")
     assert "kept in memory" in ended.err
     assert "remit resume" not in ended.err
+
+
+QUESTIONS = """
+import remit
+from remit import Call, Tool
+
+
+@remit.tool(effect="read")
+def pick(call: Call) -> str:
+    \"\"\"Pick a size.\"\"\"
+    return f"size {call.ask(int, 'Which size?')}"
+
+
+weigh = Tool.elsewhere(
+    name="weigh", description="Weigh it.", effect="read", parameters={"type": "object"}
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind", "told"),
+    [
+        (
+            "pick",
+            "input",
+            "it waits for an answer to pick. It was kept in memory and ends with this ",
+        ),
+        ("weigh", "result", "only code can supply a result"),
+    ],
+)
+def test_questions_and_results_are_waited_for_too(
+    shop: Cli, tool: str, kind: str, told: str
+) -> None:
+    shop.write("ask.py", QUESTIONS)
+    write_script(shop.directory, [{"calls": [{"tool": tool}]}, "Done."])
+    ended = shop("run", "hi", *SCRIPT, "--tools", "ask.py", "--json")
+    (pending,) = ended.document["pending"]
+    assert (ended.code, pending["kind"], pending["tool"]) == (14, kind, tool)
+    assert (pending["schema"] is None) == (kind != "input")
+    assert told in ended.err
+
+
+def test_a_person_answers_what_a_tool_asks(tmp_path: Path) -> None:
+    (tmp_path / "ask.py").write_text(QUESTIONS, "utf-8")
+    write_script(tmp_path, [{"calls": [{"tool": "pick"}]}, "Picked."])
+    with Person("run", "hi", *SCRIPT, "--tools", "ask.py", cwd=tmp_path) as sees:
+        sees.until("Which size?")
+        sees.until(lambda: sees.window[sees.screen.cursor.y].startswith(">"))
+        sees.press("many\r")
+        sees.until("that does not do")
+        sees.until(lambda: sees.window[sees.screen.cursor.y].strip() == ">")
+        sees.press("42\r")
+        assert sees.ends() == 0
+    assert sees.sees("size 42")
+    assert sees.sees("Picked.")
 
 
 def test_a_remit_s_own_confirm_stands(shop: Cli) -> None:

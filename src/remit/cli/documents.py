@@ -60,6 +60,8 @@ def _pending(pending: Pending) -> dict[str, Any]:
         "tool": pending.tool,
         "arguments": pending.arguments,
         "summary": pending.summary,
+        "schema": pending.schema,
+        "key": pending.key,
         "expires_at": pending.expires_at.isoformat(),
     }
 

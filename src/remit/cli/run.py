@@ -83,7 +83,7 @@ def run(
 
 def confirming(remit: AnyRemit, confirm: str | None, shown: Shown, directory: Path) -> AnyRemit:
     """A remit with whoever approves and answers. What the remit brings stands, unless --confirm says otherwise."""
-    if remit.answer is None and shown.can_ask and confirm in (None, "ask"):
+    if remit.answer is None and shown.can_ask and confirm != "none":
         remit = remit.replace(answer=shown.answer)
     if confirm is None:
         if remit.confirm is None and shown.can_ask:
@@ -99,17 +99,23 @@ def confirming(remit: AnyRemit, confirm: str | None, shown: Shown, directory: Pa
 
 
 def waiting_advice(outcome: Outcome[Any], remit: AnyRemit) -> str:
-    """What can be done about a run that waits: the truth, by where it is kept."""
-    waits = ", ".join(f"{each.tool} ({each.summary})" for each in outcome.pending)
-    if isinstance(remit.store, MemoryStore):
+    """What can be done about a run that waits: the truth, by what it waits for and where it is kept."""
+    waits = ", ".join(f"{_WAITS[each.kind]} {each.tool}" for each in outcome.pending)
+    if not isinstance(remit.store, MemoryStore):
         return (
-            f"it waits for a decision: {waits}. It was kept in memory and ends with this command; "
-            "run it on a terminal, or with --confirm FILE.py:FUNCTION"
+            f"it waits for {waits}. It is kept in the store of {remit.name!r}: code that holds it "
+            f"decides or supplies, and resumes run {outcome.run_id}"
         )
+    kinds = {each.kind for each in outcome.pending}
+    ways = ["on a terminal you are asked"] if kinds - {"result"} else []
+    ways += ["--confirm FILE.py:FUNCTION decides without you"] if "approval" in kinds else []
+    ways += ["only code can supply a result"] if "result" in kinds else []
     return (
-        f"it waits for a decision: {waits}. It is kept in the store of {remit.name!r}: decide and "
-        f"resume run {outcome.run_id} in code that holds it"
+        f"it waits for {waits}. It was kept in memory and ends with this command; {', '.join(ways)}"
     )
+
+
+_WAITS = {"approval": "a decision on", "input": "an answer to", "result": "the result of"}
 
 
 async def watched(
