@@ -448,6 +448,10 @@ def test_halves_that_meet_become_the_character_and_others_are_replaced():
     """C4: the least loss that is well-formed."""
     assert well_formed("ok \ud83d\ude00") == "ok \U0001f600"
     assert well_formed("\ude00 a\ud83d") == "\ufffd a\ufffd"
+    for before in (999_998, 999_999, 1_000_000):  # a long text is looked through in steps
+        long = "x" * before
+        assert well_formed(f"{long}\ud83d\ude00\ud83d") == f"{long}\U0001f600\ufffd"
+        assert well_formed(f"{long}\ud83d\ud83d\ude00") == f"{long}\ufffd\U0001f600"
     assert encode("a\ud83d") == '"a\ufffd"'.encode()
 
 

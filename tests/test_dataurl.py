@@ -38,6 +38,16 @@ def taken(text: str) -> tuple[str, list[tuple[bytes, str]]]:
         (f"DATA:IMAGE/PNG;BASE64,{PLAIN}", "<note>", "IMAGE/PNG"),
         (f"data:;base64,{PLAIN}", "<note>", "text/plain"),
         (
+            f"data:image/png;base64,{PLAIN.replace('+', chr(92) + 'u002B').replace('=', chr(92) + 'u003d')}",
+            "<note>",
+            "image/png",
+        ),
+        (
+            f"data:image/png;base64,{PLAIN.replace('+', chr(92) * 2 + 'u002b')}",
+            "<note>",
+            "image/png",
+        ),
+        (
             "data:image\\/png;base64," + PLAIN.replace("/", "\\/"),
             "<note>",
             "image/png",
@@ -137,3 +147,13 @@ def test_no_run_of_base64_is_left_in_a_data_url(parts: list[str]) -> None:
     text, _ = taken("".join(parts))
     for url in re.finditer(r"data:[^;,\s\"'<>()]{0,120};base64,([A-Za-z0-9+/_=-]*)", text):
         assert len(url[1]) <= MAX_RUN_CHARS
+
+
+@pytest.mark.parametrize("before", range(499_980, 500_002))
+def test_a_url_is_found_wherever_a_long_text_is_looked_through_in_steps(before: int) -> None:
+    """X3: a mark that lies over the end of a step is one mark."""
+    filler = (";" * 300).ljust(before, "x")
+    text = f"{filler} data:image/png;base64,{PLAIN} {filler};"
+    assert has_media(text)
+    assert taken(text) == (f"{filler} <note> {filler};", [(PNG, "image/png")])
+    assert not has_media(f"{filler};base64 {filler}")

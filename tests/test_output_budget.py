@@ -357,6 +357,9 @@ def test_binary_data_is_not_paged_and_text_in_bytes_is() -> None:
     """X3: what is no text says so; bytes that are text can be read as such."""
     ((status, answer),) = answers(b"\x89PNG\xff" * 100, {})
     assert (status, "is no text (application/octet-stream, 500 bytes)" in answer) == ("error", True)
+    for data in (b"\x80" * 200_000, b"a" + b"\x80" * 200_000, b"a" * 65_530 + b"\xe2\x82" * 9):
+        ((status, answer),) = answers(data, {})
+        assert (status, "is no text" in answer) == ("error", True), data[:2]
     ((status, answer),) = answers("caf\u00e9".encode() * 100, {"length": 4})
     assert (status, answer[:4]) == ("ok", "caf\u00e9")
 

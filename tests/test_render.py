@@ -208,6 +208,14 @@ def test_no_two_ways_of_saying_nothing_look_alike():
         assert_sendable(render(value))
 
 
+def test_one_visible_character_in_a_megabyte_of_blanks_is_enough():
+    """C4: a long text is looked through in steps, and none of them is left out."""
+    for at in (0, 499_999, 500_000, 999_999):
+        text = " " * at + "x" + "\n" * (999_999 - at)
+        assert said(render(text)) == text
+    assert said(render(" " * 1_000_000)).startswith("(blank text of 1000000 characters")
+
+
 def test_half_a_character_and_a_nul_are_replaced():
     """C4, case 48: results are always well-formed."""
     assert said(render("ok \ud83d end\0")) == "ok \ufffd end\ufffd"

@@ -318,7 +318,8 @@ def well_formed(text: str) -> str:
         for piece in _pieces(text):
             piece.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        halves = [piece.encode("utf-16-le", "surrogatepass") for piece in _pieces(text)]
+        return "".join([piece.decode("utf-16-le", "replace") for piece in halves])
     return text
 
 
@@ -328,8 +329,14 @@ def utf8(text: str) -> bytes:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    for start in range(0, len(text), _PIECE_CHARS):
-        yield text[start : start + _PIECE_CHARS]
+    """A long text in steps, none of which ends between two halves of a character."""
+    start = 0
+    while start < len(text):
+        end = start + _PIECE_CHARS
+        while end < len(text) and "\ud800" <= text[end - 1] <= "\udbff":
+            end += 1
+        yield text[start:end]
+        start = end
 
 
 def _digits(value: int | float | Decimal) -> str:

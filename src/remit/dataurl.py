@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 __all__ = ["MAX_RUN_CHARS", "has_media", "without_media"]
 
@@ -19,12 +19,13 @@ MAX_RUN_CHARS = 100
 _MARK_TEXT = ";base64,"
 _MARK = re.compile(_MARK_TEXT, re.IGNORECASE | re.ASCII)
 _FEW = 200
+_STEP_CHARS = 500_000
 _BEGIN = re.compile(r"data:(?P<type>[^;,\s\"'<>()]{0,120})(?:;[^;,]*)*\Z", re.IGNORECASE)
 _NEXT = "data:"
 _BEGIN_CHARS = 200
 """Of a data URL before its mark: type and parameters."""
 _PIECE = re.compile(r"[A-Za-z0-9+/_=-]*")
-_ESCAPED = re.compile(r"\\{1,8}/|%2[BbFf]|%3[Dd]")
+_ESCAPED = re.compile(r"\\{1,8}/|(?:\\{1,8}u00|%)(?:2[BbFf]|3[Dd])")
 _NEWLINE = re.compile(r"(?:%0[Dd])?%0[Aa]|(?:\\{1,8}r)?\\{1,8}n|\r?\n[ \t]*")
 _LINE_CHARS = range(60, 101, 4)
 """How long a line of wrapped base64 is: 64 and 76 are customary."""
@@ -41,7 +42,14 @@ def has_media(text: str) -> bool:
         at = text.find(";", at + 1)
         if at < 0 or text[at : at + len(_MARK_TEXT)].lower() == _MARK_TEXT:
             return at >= 0
-    return _MARK.search(text, at) is not None
+    return any(_marks(text, at))
+
+
+def _marks(text: str, start: int = 0) -> Iterator[re.Match[str]]:
+    """Every mark, looked for in steps: one search would hold up every thread."""
+    for at in range(start, len(text), _STEP_CHARS):
+        # Two steps overlap by less than a mark, so that each is found in just one of them.
+        yield from _MARK.finditer(text, at, at + _STEP_CHARS + len(_MARK_TEXT) - 1)
 
 
 def without_media(text: str, note: Callable[[bytes, str], str]) -> str:
@@ -53,10 +61,14 @@ def without_media(text: str, note: Callable[[bytes, str], str]) -> str:
         return text
     parts: list[str] = []
     done = 0
-    for mark in _MARK.finditer(text):
+    for mark in _marks(text):
         if mark.start() < done:
             continue  # inside of what was taken out
-        begin = _BEGIN.search(text, max(done, mark.start() - _BEGIN_CHARS), mark.start())
+        since = max(done, mark.start() - _BEGIN_CHARS)
+        since = max(
+            since, text.rfind(",", since, mark.start()) + 1
+        )  # there is none in what begins a URL
+        begin = _BEGIN.search(text, since, mark.start())
         if begin is None:
             continue
         end, run = _run(text, mark.end())

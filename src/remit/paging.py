@@ -194,9 +194,7 @@ async def _pieces(artifact: Artifact) -> AsyncIterator[_Piece]:
     data = artifact.data
     at = start = 0
     while start < len(data):
-        end = start + _PIECE_BYTES
-        while end < len(data) and data[end] & 0xC0 == 0x80:  # not in the middle of a character
-            end -= 1
+        end = _character_at(data, start + _PIECE_BYTES)
         try:
             text = data[start:end].decode()
         except UnicodeDecodeError:
@@ -208,3 +206,12 @@ async def _pieces(artifact: Artifact) -> AsyncIterator[_Piece]:
         yield _Piece(text, at, start, is_last=end >= len(data))
         at, start = at + len(text), end
         await asyncio.sleep(0)
+
+
+def _character_at(data: bytes, at: int) -> int:
+    """Where the character begins that stands there. Behind more than three bytes that continue one stands none."""
+    if at < len(data):
+        for back in range(4):
+            if data[at - back] & 0xC0 != 0x80:
+                return at - back
+    return at

@@ -292,10 +292,15 @@ def _visible(block: ResultContent, found: _Found) -> ResultContent:
 
 # --- text ----------------------------------------------------------------------------------------
 
-_is_invisible = re.compile(
-    r"[\s\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]*"
-).fullmatch
+_INVISIBLE = re.compile(r"[\s\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]*")
 """White space, controls and the characters that take no room: providers refuse such a text."""
+_STEP_CHARS: Final = 500_000
+
+
+def _is_invisible(text: str) -> bool:
+    """Looked at in steps: at once, megabytes of blanks would hold up every thread."""
+    ends = range(_STEP_CHARS, len(text) + _STEP_CHARS, _STEP_CHARS)
+    return all(_INVISIBLE.fullmatch(text, end - _STEP_CHARS, end) for end in ends)
 
 
 def _clean(text: str) -> str:
