@@ -32,7 +32,7 @@ from remit import (
     wrap_tools,
 )
 from remit.models.scripted import Step
-from remit.redaction import both, redacted
+from remit.redaction import WITHHELD, both, redacted, redacted_json
 from remit.render import render
 from remit.testing import SimulatedWorkers, run_virtual
 from remit.workers import ThreadWorkers
@@ -194,6 +194,73 @@ def test_escapes_are_looked_through_in_linear_time(text: str) -> None:
     began = time.process_time()
     assert redacted(render(text), lambda text: text).content == (Text(text),)
     assert time.process_time() - began < 10
+
+
+def far() -> Tool[..., Any]:
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    return Tool.elsewhere(
+        name="far", description="Far.", parameters=parameters, effect="idempotent"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "is_error"),
+    [
+        ({"card": CARD, CARD: [CARD, 1.50]}, False),
+        (CARD, False),
+        ([CARD] * 5_000, False),
+        (json.dumps({"card": [CARD]}), False),
+        (CARD, True),
+        ({"why": CARD}, True),
+    ],
+)
+def test_a_result_that_is_brought_is_redacted_before_it_is_recorded(
+    value: Any, is_error: bool
+) -> None:
+    """R2: it is what a tool said, wherever the tool was executed; not even the inbox has it unredacted."""
+
+    async def main() -> None:
+        remit = desk([("far", {}), "done"], [far()], redact=redact)
+        outcome, before = await watched(remit, "go", run_id="r")
+        await remit.supply(outcome.pending[0].id, value, is_error=is_error)
+        async with remit.stream("go", run_id="r") as live:
+            events = [event async for event in live]
+        assert live.outcome.completed
+        left = await everything(remit, "r", [*before, *events])
+        assert CARD.encode() not in left
+        assert HIDDEN in said(live.outcome)[0]
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("redact", [lambda _: 1, lambda text: 1 / 0])
+def test_a_result_that_is_brought_and_cannot_be_redacted_is_withheld(redact: Any) -> None:
+    """R2: it fails closed: nothing of it is recorded."""
+
+    async def main() -> None:
+        remit = desk([("far", {}), "done"], [far()], redact=redact)
+        outcome = await remit.run("go", run_id="r")
+        await remit.supply(outcome.pending[0].id, CARD)
+        assert CARD.encode() not in await everything(remit, "r", [])
+        outcome = await remit.resume("r")
+        assert said(outcome) == [f"Error: {WITHHELD}"]
+        assert CARD.encode() not in await everything(remit, "r", [])
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("redact", "made"),
+    [
+        (lambda text: text.replace('"', ""), '"{a:1.50}"'),
+        (lambda _: "half \ud800", '"half \ufffd"'),
+        (lambda text: text.replace("1.50", "2.50"), '{"a":2.50}'),
+        (lambda text: text, '{"a":1.50}'),
+    ],
+)
+def test_what_is_left_of_json_is_json(redact: Any, made: str) -> None:
+    """R2, C4: whatever the function makes of it, and with every digit that it leaves."""
+    assert redacted_json('{"a":1.50}', redact) == made
 
 
 def test_nothing_is_redacted_where_nobody_asked_for_it() -> None:

@@ -11,19 +11,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from remit.artifacts import Artifact
-from remit.canonical import json_text
+from remit.canonical import decode, encode, json_text, well_formed
 from remit.messages import Media, ResultContent, Text
 from remit.render import Rendered, render_text
 
-__all__ = ["Redactor", "both", "redacted"]
+__all__ = ["WITHHELD", "Redactor", "both", "redacted", "redacted_json"]
 
 Redactor: TypeAlias = Callable[[str], str]
 """From a text to the text that may be seen. Called from worker threads, several at a time."""
+
+WITHHELD: Final = "the result is withheld, because its redaction failed."
+"""What is said instead of it."""
 
 _MAX_LAYERS = 3
 """JSON in a string of JSON in a string of JSON."""
@@ -50,10 +53,19 @@ def redacted(rendered: Rendered, redact: Redactor) -> Rendered:
     return msgspec.structs.replace(rendered, content=tuple(content), found=tuple(work.found))
 
 
+def redacted_json(text: str, redact: Redactor) -> str:
+    """A JSON text, redacted, as a JSON text: a string, if what is left is none. Errors: as `redacted`."""
+    made = _Redaction(redact).text(text)
+    try:
+        return text if made == text else encode(decode(made.encode())).decode()
+    except (ValueError, RecursionError):
+        return json_text(well_formed(made))
+
+
 class _Redaction:
     """One result on its way through."""
 
-    def __init__(self, redact: Redactor, found: tuple[Artifact, ...]) -> None:
+    def __init__(self, redact: Redactor, found: tuple[Artifact, ...] = ()) -> None:
         self._redact = redact
         self.found = [self._artifact(each) for each in found]
         pairs = zip(found, self.found, strict=True)
@@ -62,7 +74,7 @@ class _Redaction:
 
     def block(self, block: ResultContent) -> tuple[ResultContent, ...]:
         if isinstance(block, Media):
-            name = None if block.name is None else self._text(block.name)
+            name = None if block.name is None else self.text(block.name)
             data = self._bytes(block.data)
             if not data:
                 return (Text(f"({block.media_type}, 0 bytes)"),)
@@ -70,9 +82,9 @@ class _Redaction:
         text = block.text
         if self._handles:
             parts = self._split.split(text)
-            text = "".join([self._handles.get(part) or self._text(part) for part in parts])
+            text = "".join([self._handles.get(part) or self.text(part) for part in parts])
         else:
-            text = self._text(text)
+            text = self.text(text)
         if text == block.text:
             return (block,)
         again = render_text(text)  # what is left may be blank
@@ -88,9 +100,10 @@ class _Redaction:
             text = data.decode()
         except UnicodeDecodeError:
             return data
-        return self._text(text).encode(errors="replace")
+        return self.text(text).encode(errors="replace")
 
-    def _text(self, text: str, layers: int = _MAX_LAYERS) -> str:
+    def text(self, text: str, layers: int = _MAX_LAYERS) -> str:
+        """A text, redacted as it stands and as it reads."""
         made = self._redacted(text)
         if not layers or "\\" not in made:
             return made
@@ -103,7 +116,7 @@ class _Redaction:
         reads = _unescaped(piece) if "\\" in piece else piece
         if reads == piece:
             return piece
-        made = self._text(reads, layers)
+        made = self.text(reads, layers)
         if made == reads or made == _unescaped(self._redacted(piece)):
             return piece
         return json_text(made)[1:-1]

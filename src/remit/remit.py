@@ -22,6 +22,7 @@ from remit import activation
 from remit.activation import Activation, Host, Request
 from remit.artifacts import Artifact, digest_of
 from remit.budget import Limits
+from remit.canonical import json_text
 from remit.checks import check_model, check_name, check_options, check_parts, check_tags
 from remit.config import GRACE_SECONDS, Config, Instructions, Note, StopWhen, shown_tools
 from remit.current import CURRENT, Frame
@@ -44,7 +45,7 @@ from remit.pending import (
     mint_token,
     token_hash,
 )
-from remit.redaction import Redactor
+from remit.redaction import WITHHELD, Redactor, redacted_json
 from remit.report import read_state
 from remit.run import write_decision, write_supply
 from remit.store.base import Journal, wrong_kind
@@ -412,7 +413,8 @@ class Remit(Generic[Deps, Out_co]):
 
         `value` is JSON: for a `Pending` of kind `input` what its schema asks for, for a `result` what the call came
         to. `is_error` says that the call failed; of a question, that nobody will answer it, and `value` is the
-        text that says why. Returns the id of the run to resume: the outermost that waits for it.
+        text that says why. A result is redacted before it is recorded. Returns the id of the run to resume: the
+        outermost that waits for it.
         Errors: `ConfigurationError` for what does not fit, with nothing recorded, and inside a tool body;
         `DecisionError`.
         """
@@ -428,11 +430,22 @@ class Remit(Generic[Deps, Out_co]):
         if known.kind == "input":
             asked = (await read_state(self.store, known.run_id)).asked(pending_id)
             schema = _REASON if is_error else asked
-        supplied = write_supply(fitting(value, schema), is_error=is_error, by=by)
+        text = fitting(value, schema)
+        if known.kind == "result" and self.redact is not None:
+            text, is_error = await self._redacted(text, self.redact, is_error=is_error)
+        supplied = write_supply(text, is_error=is_error, by=by)
         run_id = await self.store.decide(
             pending_id=pending_id, kind=known.kind, decision=supplied, now=self.runtime.now()
         )
         return await activation.outermost(self.store, run_id)
+
+    async def _redacted(self, result: str, redact: Redactor, *, is_error: bool) -> tuple[str, bool]:
+        """What a call came to elsewhere, as it may be recorded, and whether it is an error; JSON."""
+        try:
+            work = self.runtime.workers.submit(lambda: redacted_json(result, redact))
+            return await work, is_error
+        except Exception:  # noqa: BLE001 - the host's own code: whatever it raises, nothing is recorded of it
+            return json_text(WITHHELD), True
 
     async def new_token(self, id: str) -> str:  # noqa: A002 - the field's name
         """Mint a token for an open proposal; the last one is void. Errors: `DecisionError`."""

@@ -18,6 +18,7 @@ from remit.excerpt import Excerpt, chars_of
 from remit.messages import Status, Text
 from remit.outcome import Outcome
 from remit.paging import READ_ARTIFACT
+from remit.redaction import WITHHELD
 from remit.render import Rendered, is_quick, render, render_error, render_text
 from remit.shown import RESULT_TOKENS, Allowance, Fitted, Keeps, Shown, fitted, of_page, prefixed
 from remit.supervise import Ending, Raised, Returned
@@ -208,7 +209,7 @@ def _failed(rendered: Rendered, terms: Terms, *, carried_out: bool) -> Result:
 
 def _withheld(*, carried_out: bool) -> Result:
     """Nothing of it is shown: whether it may be could not be found out."""
-    text = "Error: the result is withheld, because its redaction failed."
+    text = f"Error: {WITHHELD}"
     return said(text + _CARRIED_OUT if carried_out else text, Status.ERROR)
 
 
