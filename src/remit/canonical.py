@@ -264,7 +264,7 @@ def encode(value: Any) -> bytes:
     Half a surrogate pair becomes U+FFFD. For every row, `encode(decode(row)) == row`.
     Errors: `TypeError` for what is not JSON, `ValueError` for NaN, infinities and endless nesting.
     """
-    text = json_text(value)
+    text = _text(value, _fast)
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -272,10 +272,14 @@ def encode(value: Any) -> bytes:
 
 
 def json_text(value: Any) -> str:
-    """The same as text, half surrogate pairs as they are. Errors: as `encode`."""
+    """The same as text, of any length, half surrogate pairs as they are. Errors: as `encode`."""
+    return _text(value, _in_steps)
+
+
+def _text(value: Any, fast: Callable[[Any], str]) -> str:
     try:
         try:
-            return _in_steps(value)
+            return fast(value)
         except TypeError:  # a Decimal, most likely
             return _write(value, iter, _digits)
     except RecursionError:

@@ -34,7 +34,7 @@ import msgspec
 
 from remit.artifacts import BINARY, Artifact, plain_type
 from remit.canonical import json_text, well_formed
-from remit.dataurl import without_media
+from remit.dataurl import has_media, without_media
 from remit.errors import ToolError
 from remit.messages import Media, ResultContent, Text
 
@@ -58,7 +58,7 @@ _SHOWN_BLANKS = 20
 """How many characters of a blank text its note spells out."""
 
 
-class Rendered(msgspec.Struct, frozen=True):
+class Rendered(msgspec.Struct, frozen=True, gc=False):
     """A result, whole."""
 
     content: tuple[ResultContent, ...]
@@ -78,10 +78,12 @@ def render(value: object) -> Rendered:
     infinities are strings. Iterators are not read.
     Errors: none, whatever the value does when it is looked at.
     """
+    if type(value) is str:
+        return render_text(value)
     found = _Found()
     try:
         if isinstance(value, str):
-            return render_text(value if type(value) is str else str.__str__(value))
+            return render_text(str.__str__(value))
         if blocks := _blocks(value):
             content = tuple([_visible(block, found) for block in blocks])
             return Rendered(content, found=found.artifacts)
@@ -117,8 +119,12 @@ def render_text(text: str) -> Rendered:
 
     A text without a visible character becomes a note.
     """
-    found = _Found()
-    return Rendered((_visible(Text(text), found),), found=found.artifacts)
+    clean = _clean(text)
+    found = _Found() if has_media(clean) else None
+    if found is not None:
+        clean = without_media(clean, found.url)
+    shown = Text(_blank_note(clean) if _is_invisible(clean) else clean)
+    return Rendered((shown,), found=() if found is None else found.artifacts)
 
 
 def is_quick(value: object) -> bool:

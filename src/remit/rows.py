@@ -452,6 +452,9 @@ _READERS: dict[str, msgspec.json.Decoder[Row]] = {
 }
 _encoder = msgspec.json.Encoder()
 
+_REFERRING = frozenset({Settled, Late, Parked})
+"""The rows that may keep references."""
+
 RowT = TypeVar("RowT", bound=Row)
 _Change: TypeAlias = Callable[
     [tuple[ResultContent, ...], tuple[Kept, ...]], tuple[ResultContent, ...]
@@ -460,7 +463,8 @@ _Change: TypeAlias = Callable[
 
 def encode_row(row: Row) -> bytes:
     """The bytes of a row: compact UTF-8 JSON of its fields. The kind stands beside it in the store."""
-    row = _changed(row, written)
+    if type(row) in _REFERRING:
+        row = _changed(row, written)
     try:
         return _encoder.encode(row)
     except (UnicodeEncodeError, OverflowError):

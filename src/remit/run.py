@@ -536,26 +536,19 @@ class Run:
         The last one of a turn shares out what the turn may take: what has to give way, of it or of those
         before it, is decided now and stands in the same row, so that no replay decides it again.
         """
-        self.record.put(*artifacts)
+        if artifacts:
+            self.record.put(*artifacts)
         results = [
             row if call.use.id == row.tool_use_id else call.result for call in self.state.calls
         ]
-        if all(each is not None for each in results):
-            row = self._written_last(row, self._given_way(results))
+        if None not in results and (ways := self._given_way(results)):
+            row = _giving_way(row, ways)
         self.record.write(row)
 
     def park(self) -> None:
         """Write that the run waits. What it has so far is shared out: a conversation may go on from there."""
         ways = self._given_way([call.result for call in self.state.calls])
         self.record.write(Parked(self.clock.seconds, _trims(ways)))
-
-    def _written_last(self, row: Settled, ways: dict[str, Shown]) -> Settled:
-        own = ways.pop(row.tool_use_id, None)
-        if own is not None:
-            row = msgspec.structs.replace(
-                row, content=own.content, kept=own.kept, artifacts=own.artifacts
-            )
-        return msgspec.structs.replace(row, trims=_trims(ways)) if ways else row
 
     def _given_way(self, results: Sequence[Settled | Trim | None]) -> dict[str, Shown]:
         """What has to be shown shorter for these results to be within what a turn may take, by call."""
@@ -671,6 +664,16 @@ class Run:
         if self.state.vetoed is None:
             self.record.write(Vetoed(why))
         self.halt.set("vetoed")
+
+
+def _giving_way(row: Settled, ways: dict[str, Shown]) -> Settled:
+    """The last row of a turn, with what is shown shorter from here on: its own result, and others."""
+    own = ways.pop(row.tool_use_id, None)
+    if own is not None:
+        row = msgspec.structs.replace(
+            row, content=own.content, kept=own.kept, artifacts=own.artifacts
+        )
+    return msgspec.structs.replace(row, trims=_trims(ways))
 
 
 def _trims(ways: Mapping[str, Shown]) -> tuple[Trim, ...]:

@@ -93,7 +93,7 @@ class Kept(Value, frozen=True, omit_defaults=True):
     """Of media."""
 
 
-class Shown(msgspec.Struct, frozen=True):
+class Shown(msgspec.Struct, frozen=True, gc=False):
     """A result as the model gets it."""
 
     content: tuple[ResultContent, ...]
@@ -114,7 +114,7 @@ class Keeps(Protocol):
     def artifacts(self) -> tuple[str, ...]: ...
 
 
-class Allowance(msgspec.Struct, frozen=True):
+class Allowance(msgspec.Struct, frozen=True, gc=False):
     """What a result may be."""
 
     chars: int
@@ -122,7 +122,7 @@ class Allowance(msgspec.Struct, frozen=True):
     reads: Reads
 
 
-class Fitted(msgspec.Struct, frozen=True):
+class Fitted(msgspec.Struct, frozen=True, gc=False):
     """What is shown, and the artifacts that have to be stored for it."""
 
     shown: Shown

@@ -54,7 +54,7 @@ _OURS = Allowance(chars_of(RESULT_TOKENS), lambda _: False)
 """What words of the harness may take."""
 
 
-class Result(msgspec.Struct, frozen=True):
+class Result(msgspec.Struct, frozen=True, gc=False):
     """A result on its way to its slot, within its budget."""
 
     shown: Shown
@@ -122,7 +122,7 @@ def is_quick_ending(ending: Ending) -> bool:
     return is_quick(ending.value) if inside is None else is_quick([inside.output, inside.text])
 
 
-class Terms(msgspec.Struct, frozen=True):
+class Terms(msgspec.Struct, frozen=True, gc=False):
     """On what terms something becomes a result."""
 
     allowance: Allowance
