@@ -595,6 +595,41 @@ def test_a_history_with_pictures_goes_on_with_a_model_that_reads_none() -> None:
     run_virtual(main())
 
 
+def test_a_run_that_goes_on_with_another_model_shows_it_no_pictures_that_it_cannot_read() -> None:
+    """X3, X1: the change is one declared break, recorded, and counted with its cause."""
+
+    @tool(effect="confirm")
+    async def pay() -> str:
+        """Pays."""
+        return "paid"
+
+    async def main() -> None:
+        def says(transcript: Transcript, _: ModelRequest) -> Any:
+            turns = {1: calls("shots"), 3: calls("shots", "pay")}
+            return turns.get(len(transcript), "done")
+
+        eyes = ScriptedModel(says, profile=ModelProfile(media=("image/*",)), record=True)
+        tools = [returning("shots", SHOTS["shots"]), pay]
+        remit = desk(eyes, tools)
+        waiting = await remit.run("go", run_id="r")
+        assert [type(block) for block in results(waiting)[0].content] == [Text, Media, Media, Text]
+        await remit.decide(waiting.pending[0].token, approve=True, by="dana")
+        blind = ScriptedModel(says, record=True)
+        outcome = await remit.replace(model=blind).resume("r")
+        assert outcome.completed
+        for message in blind.requests[0].messages:
+            for result in message.tool_results:
+                assert all(isinstance(block, Text) for block in result.content)
+        assert said(outcome)[0].count(PICTURE_NOTE) == 2
+        assert outcome.prefix_breaks == {"media": 1}
+        assert is_sendable(outcome.transcript)
+        assert await is_replayed(remit, outcome)
+        for handle in outcome.transcript.artifacts:
+            assert await remit.artifact(handle, run_id="r")
+
+    run_virtual(main())
+
+
 def test_an_old_history_with_base64_and_half_characters_heals() -> None:
     """X3, case 48, case 49: a stored session of another product is sendable, and the mending is reported."""
 

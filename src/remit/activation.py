@@ -295,6 +295,7 @@ async def _activate(
         listeners=host.listeners,
         reserve=reserve,
     )
+    run.again = again
     if halted:
         run.halt.set("cancelled")
     elif state.calls:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from remit.attempt import Attempt
 from remit.config import Note, call_with
+from remit.eliding import note_unread
 from remit.errors import ModelProtocolError, ModelUnavailable
 from remit.models.retry import MODEL_RETRIES, backoff
 from remit.plan import Ask
@@ -17,6 +18,9 @@ __all__ = ["ask"]
 
 async def ask(run: Run, move: Ask) -> None:
     """Carry out one model call, with its retries, and record what came of it."""
+    if run.again:
+        await note_unread(run)
+        run.again = False
     await _say(run, move)
     closing = move.closing is not None
     for number in range(1 + MODEL_RETRIES):

@@ -72,7 +72,7 @@ class Outcome(Generic[Out_co]):
     """Model replies of this run that count as steps."""
     prefix_breaks: Mapping[str, int] = field(default_factory=dict[str, int])
     """How often what was sent was changed after all, so that the cached prefix was lost, by cause; `elision`:
-    old results gave way to notes and handles."""
+    old results gave way to notes and handles; `media`: another model went on, which does not read what they held."""
 
     def __repr__(self) -> str:
         said = f": {preview(self.text)}" if self.text.strip() else ""

@@ -308,6 +308,8 @@ class Elided(_Recorded, frozen=True):
 
     kind: ClassVar[str] = "elided"
     results: tuple[Stub, ...]
+    cause: Literal["elision", "media"] = "elision"
+    """To make room, or because another model goes on, which does not read these media (X3)."""
 
 
 class Said(_Recorded, frozen=True):

@@ -142,6 +142,8 @@ class Run:
         self.deps = deps
         self.frame = frame
         self.listeners = tuple(listeners)
+        self.again = False
+        """It was taken up again, perhaps with another model, and nothing was asked since."""
         self.loop = asyncio.get_running_loop()
         self.redact = both(config.redact, None if frame is None else frame.redact)
         """What is applied to the texts of tools: this remit's own, then that of the call around it."""

@@ -706,8 +706,9 @@ class RunState:
         self.context_tokens = max(0, self.context_tokens - int(freed * self.density))
         self._tokens_at_reply -= freed
         self._calibration.interrupt()
-        self._elided_at.append(self.steps)
-        self.breaks["elision"] = self.breaks.get("elision", 0) + 1
+        if row.cause == "elision":
+            self._elided_at.append(self.steps)
+        self.breaks[row.cause] = self.breaks.get(row.cause, 0) + 1
         self.overflowed = False
 
     def _decided(self, row: Decided) -> None:
