@@ -1,23 +1,37 @@
 """Which display there is, and what those without a moving cursor write."""
 
+import asyncio
 import io
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from loop_rig import desk
-from remit import Limits, Outcome, Pending, Reason, Spend, Totals, Usage, tool
-from remit.cli.display import Display, Mode, display_for, display_mode, write_answer
+from remit import Event, Limits, Outcome, Pending, Reason, Spend, Totals, Usage, tool
+from remit.analysis.layout import Glyphs
+from remit.cli.display import (
+    Display,
+    Mode,
+    PageDisplay,
+    PlainPage,
+    QuietDisplay,
+    display_for,
+    display_mode,
+    write_answer,
+)
 from remit.cli.endings import ending
 from remit.cli.options import Display as Flags
 from remit.cli.streams import Streams
+from remit.cli.terminal import Terminal
 from remit.testing import VirtualLoop
 from remit.transcript import Transcript
 from test_cells import NASTY, acts
+from test_prompts import Scripted, pending
 
 XTERM = {"TERM": "xterm"}
 
@@ -214,6 +228,99 @@ def test_an_answer_that_stands_on_the_terminal_already_is_not_said_twice() -> No
     out, err = played(Flags(plain=True), SCRIPT, notes=Stream(tty=True), answers=Stream(tty=True))
     assert out == ""
     assert "2 It is there." in err
+
+
+class Frames(Stream):
+    """Counts what is written at which time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: list[float] = []
+
+    def write(self, text: str, /) -> int:
+        self.times.append(asyncio.get_running_loop().time())
+        return super().write(text)
+
+
+def drawn(*, motion: bool, events: int) -> list[float]:
+    """When a terminal is drawn on while things happen for a second, and then nothing does for ten."""
+    notes = Frames()
+    terminal = Terminal(notes, None, glyphs=Glyphs.of("utf-8"), colour=False, motion=motion)
+    shown = PageDisplay(terminal, Stream(), None, same=False, verbose=False)
+
+    async def main() -> None:
+        shown.begin("r1", "desk", "m", LIMITS)
+        for n in range(events):
+            shown.hear(Event("text", "r1", ("desk",), n / events, {"text": "word "}))
+            await asyncio.sleep(1 / events)
+        await asyncio.sleep(10)
+        shown.close()
+
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+    return notes.times
+
+
+def test_a_terminal_is_drawn_on_ten_times_a_second_at_most() -> None:
+    """D2: however fast a model writes; then the clock ticks once a second."""
+    times = drawn(motion=True, events=1_000)
+    busy = [time for time in times if time < 1.0]
+    assert 9 <= len(busy) <= 11
+    assert min(later - earlier for earlier, later in pairwise(busy)) >= 0.0999
+    assert 9 <= len([time for time in times if time > 1.2]) <= 12
+
+
+def test_without_motion_nothing_is_drawn_while_nothing_happens() -> None:
+    times = drawn(motion=False, events=10)
+    assert [time for time in times if 1.2 < time < 10.9] == []
+
+
+def questioned(asker: Scripted, *, asks: bool) -> list[str]:
+    """What a page shows of a call that waits: its person is asked here, or somebody else is."""
+    notes = Stream()
+    page = PlainPage(notes, glyphs=Glyphs.of("utf-8"), colour=False)
+    shown = PageDisplay(page, Stream(), asker, same=False, verbose=False)
+    told = Event("pending", "r1", ("desk",), 0.0, {"id": "3c9e", "tool": "refund", "summary": "S"})
+
+    async def main() -> None:
+        shown.begin("r1", "desk", "m", LIMITS)
+        shown.hear(told)
+        if asks:
+            assert (await shown.confirm(pending())).approve
+        await asyncio.sleep(60)
+
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+    return notes.getvalue().splitlines()[1:]
+
+
+def test_what_is_asked_here_is_shown_by_the_question_alone() -> None:
+    asker = Scripted("a")
+    assert questioned(asker, asks=True) == []
+    assert asker.shown[0].startswith("⏸ needs your decision")
+
+
+def test_what_somebody_else_is_asked_is_shown_too() -> None:
+    """The remit brings a `confirm` of its own: the person here sees what is waited for."""
+    assert questioned(Scripted(), asks=False) == ["⏸ needs your decision  refund  S  [3c9e]"]
+
+
+def test_a_run_inside_a_thread_asks_the_person_at_the_terminal() -> None:
+    """Its event loop is another one; the question is asked on the display's."""
+    shown = QuietDisplay(Stream(), Scripted("a"))
+
+    async def main() -> None:
+        shown.begin("r1", "desk", "m", LIMITS)
+        inside = asyncio.to_thread(lambda: asyncio.run(shown.confirm(pending())))
+        assert (await inside).approve
+
+    asyncio.run(main())
 
 
 # --- the end -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeVar
 
 import msgspec
 
-from remit.analysis.cells import visible
+from remit.analysis.cells import one_line, visible
 from remit.analysis.layout import Glyphs, Row, rows_of, status_rows
 from remit.analysis.lines import Asked, Closing, Line, Opening, Remark, Waiting, limit_words
 from remit.analysis.view import RunView
@@ -334,9 +334,13 @@ class _Asking:
             there = asyncio.run_coroutine_threadsafe(self._ask(pending, question), loop)
             return await asyncio.wrap_future(there)
         await self._catch_up(pending, loop)
+        self._about_to_ask(pending.id)
         value = await question(questions)
         self._view.decided(pending.id, loop.time())
         return value
+
+    def _about_to_ask(self, pending_id: str) -> None:
+        """The question will stand there itself."""
 
     async def _catch_up(self, pending: Pending, loop: asyncio.AbstractEventLoop) -> None:
         """Show what led up to a question before it is asked."""
@@ -351,7 +355,7 @@ class _Asking:
                 kind=pending.kind,
                 run_id=pending.run_id,
                 call=None,
-                tool=visible(pending.tool),
+                tool=one_line(pending.tool),
                 summary=visible(pending.summary),
                 since=loop.time(),
             )
@@ -370,6 +374,8 @@ class PageDisplay(_Asking):
         self._answers = answers
         self._same = same
         self._verbose = verbose
+        self._held: dict[str, Asked] = {}
+        """Lines about what is waited for, which are not shown where the question itself will stand."""
         self._run_id = ""
         self._name = ""
         self._limits: Limits | None = None
@@ -405,6 +411,8 @@ class PageDisplay(_Asking):
 
     def end(self, outcome: Outcome[Any], *, answer: str | None) -> None:
         """The answer, then the one line about the end."""
+        for pending_id in list(self._held):
+            self._tell_held(pending_id)
         self._show(self._view.flush())
         self._page.stop()
         above = self._same and visible(answer or "").strip() == self._view.last_words(self._run_id)
@@ -432,9 +440,23 @@ class PageDisplay(_Asking):
         for line in lines:
             if isinstance(line, Remark) and line.detail and not self._verbose:
                 continue
-            if isinstance(line, Asked) and self.can_ask and line.kind != "result":
-                continue  # the question itself stands there
+            if isinstance(line, Asked) and self.can_ask:
+                self._hold(line)
+                continue
             self._page.show(rows_of(line, self._page.glyphs, self._page.columns))
+
+    def _hold(self, line: Asked) -> None:
+        """Wait a moment: the person may be asked about it here; somebody else may be, or nobody."""
+        self._held[line.pending_id] = line
+        asyncio.get_running_loop().call_later(_HEARD_SECONDS, self._tell_held, line.pending_id)
+
+    def _tell_held(self, pending_id: str) -> None:
+        line = self._held.pop(pending_id, None)
+        if line is not None:
+            self._page.show(rows_of(line, self._page.glyphs, self._page.columns))
+
+    def _about_to_ask(self, pending_id: str) -> None:
+        self._held.pop(one_line(pending_id), None)
 
     def _status(self, columns: int, most: int, question: Row) -> list[Row]:
         now = asyncio.get_running_loop().time()

@@ -242,13 +242,15 @@ class Terminal:
         handlers: dict[int, Callable[[], None]] = {}
         if threading.current_thread() is threading.main_thread() and sys.platform != "win32":
             handlers = {signal.SIGWINCH: self._resized, signal.SIGCONT: self._continued}
-        for number, handler in handlers.items():
-            loop.add_signal_handler(number, handler)
+        with contextlib.suppress(NotImplementedError):  # a loop without signals
+            for number, handler in handlers.items():
+                loop.add_signal_handler(number, handler)
         try:
             yield
         finally:
-            for number in handlers:
-                loop.remove_signal_handler(number)
+            with contextlib.suppress(NotImplementedError):
+                for number in handlers:
+                    loop.remove_signal_handler(number)
 
     def _resized(self) -> None:
         if self._wanted is not None:
