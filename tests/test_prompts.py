@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit import Decision, Pending
+from remit import Decision, Pending, PutOff
 from remit.analysis.cells import cells
 from remit.analysis.layout import Glyphs, Row, plain
 from remit.cli.editor import Editor
 from remit.cli.forms import Misfit, checked, fields_of, hint_of, is_secret, read
 from remit.cli.keyboard import Press, Presses
-from remit.cli.prompts import PutOff, Questions
+from remit.cli.prompts import Questions
 from test_cells import NASTY, acts
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -193,7 +193,7 @@ def test_an_object_of_simple_parts_is_asked_for_part_by_part() -> None:
 @pytest.mark.parametrize(
     ("schema", "hint"),
     [
-        ({"enum": ["red", 3]}, "1) red  2) 3"),
+        ({"enum": ["red", 3]}, "1) red, 2) 3"),
         ({"type": "boolean"}, "y or n"),
         ({"type": "number", "minimum": 0, "maximum": 1}, "a number from 0 to 1"),
         ({"type": ["integer", "null"]}, "a whole number, or nothing"),
@@ -218,7 +218,7 @@ class Scripted:
 
     glyphs = Glyphs.of("utf-8")
 
-    def __init__(self, *answers: str | None, columns: int | None = 80, height: int = 24) -> None:
+    def __init__(self, *answers: str | None, columns: int | None = 90, height: int = 24) -> None:
         self.columns = columns
         self.height = height
         self.shown: list[str] = []
@@ -257,21 +257,27 @@ def pending(kind: Any = "approval", **fields: Any) -> Pending:
     return Pending(**given)
 
 
+def asking(asker: Scripted, words: str = "") -> Questions:
+    return Questions(
+        asker, last_words=lambda _: words, effect_of=lambda _: "confirm", now=lambda: NOW
+    )
+
+
 def ask(asker: Scripted, about: Pending, words: str = "") -> Any:
-    questions = Questions(asker, last_words=lambda run_id: words, now=lambda: NOW)
+    questions = asking(asker, words)
     act = questions.confirm if about.kind == "approval" else questions.answer
     return asyncio.run(act(about))
 
 
 def test_an_approval_shows_what_it_is_about_and_who_asks() -> None:
-    """D3: summary, exact arguments, expiry, and the model's words as the model's."""
+    """D3: summary, exact arguments, effect, expiry, and the model's words as the model's."""
     asker = Scripted("a")
     decision = ask(asker, pending(), "It is late.\nI propose a refund.")
     assert isinstance(decision, Decision)
     assert decision.approve
     assert decision.by
     assert asker.shown == [
-        "⏸ needs your decision  desk > payments · expires in 59 min · 3c9e",
+        "⏸ needs your decision  desk > payments · effect confirm · expires in 59 min · 3c9e",
         "  │ Refund 4.20 on order 1042",
         '  │ refund  {"amount":"4.20","order_id":"1042"}',
         "  the model's words:",
@@ -351,7 +357,7 @@ def test_questions_come_one_at_a_time() -> None:
 
     async def main() -> list[Any]:
         asker = Slow("a", "a", "l")
-        questions = Questions(asker, last_words=lambda _: "", now=lambda: NOW)
+        questions = asking(asker)
         acts_ = [asyncio.create_task(questions.confirm(pending(id=str(n)))) for n in range(4)]
         await asyncio.sleep(0)
         acts_[1].cancel()
@@ -359,3 +365,38 @@ def test_questions_come_one_at_a_time() -> None:
 
     ends = asyncio.run(main())
     assert [type(end) for end in ends] == [Decision, asyncio.CancelledError, Decision, PutOff]
+
+
+def test_a_tool_is_answered_by_its_schema_and_asks_until_it_fits() -> None:
+    asker = Scripted("", "four", "9", "4")
+    about = pending("input", summary="How many?", schema={"type": "integer", "maximum": 5})
+    assert ask(asker, about) == 4
+    assert asker.shown[:3] == [
+        "⏸ refund asks you  desk > payments · effect confirm · expires in 59 min · 3c9e",
+        "  │ How many?",
+        "  a whole number, 5 or less:",
+    ]
+    assert sum("that does not do" in row for row in asker.shown) == 3
+
+
+def test_an_object_is_asked_for_part_by_part_and_checked_as_a_whole() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"name": STRING, "age": {"type": "integer"}, "nick": STRING},
+        "required": ["name", "age"],
+    }
+    asker = Scripted("Ann", "old", "40", "")
+    assert ask(asker, pending("input", schema=schema)) == {"name": "Ann", "age": 40}
+
+
+def test_a_password_is_not_shown() -> None:
+    asker = Scripted("hunter2")
+    schema = {"type": "string", "format": "password"}
+    assert ask(asker, pending("input", schema=schema)) == "hunter2"
+    assert asker.secrets == [True]
+    assert "hunter2" not in "".join(asker.shown)
+
+
+def test_an_answer_can_be_left_for_later() -> None:
+    with pytest.raises(PutOff):
+        ask(Scripted(None), pending("input", schema=STRING))

@@ -38,6 +38,7 @@ from remit import (
     Outcome,
     Pending,
     PolicyRequest,
+    PutOff,
     Reason,
     Refuse,
     Remit,
@@ -1372,6 +1373,28 @@ def test_a_callback_that_fails_or_gives_what_does_not_fit_leaves_the_question_op
         assert failed["error"]
         assert len(asked) == len(form.entered) == 1
         assert said(await remit.resume(outcome.run_id)) == ["a: 4"], "a resume asks again"
+
+    run_virtual(main())
+
+
+def test_a_question_that_is_put_off_stays_open_and_nobody_failed() -> None:
+    """E6: neither callback has to decide now; no event and no log record complains."""
+
+    async def main() -> None:
+        form = Form((int, "how many?"))
+        asked, answer = answering(PutOff("later"), 4)
+        confirmed, confirm = answering(PutOff("later"))
+        remit = desk(
+            [[*fill("a"), ("paying", {"what": "b"})], "done"],
+            [form.tool(), rm.tool(effect="confirm", resource=())(paying)],
+            answer=answer,
+            confirm=confirm,
+        )
+        outcome, events = await watched(remit, "go")
+        assert outcome.reason is Reason.WAITING
+        assert {pending.kind for pending in outcome.pending} == {"input", "approval"}
+        assert len(asked) == len(confirmed) == 1
+        assert not [event for event in events if event.kind.endswith("_failed")]
 
     run_virtual(main())
 

@@ -22,6 +22,9 @@ import asyncio
 import os
 import sys
 import threading
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 import remit
 from remit import Limits, Remit
@@ -91,6 +94,14 @@ async def hog() -> str:
     return ""
 
 
+@remit.tool(effect="read")
+async def order(what: str, call: remit.Call) -> str:
+    """Ask what is needed."""
+    size = call.ask(Literal["small", "large"], f"Which size of {what}?")
+    count = call.ask(Annotated[int, Field(ge=1, le=9)], "How many?")
+    return f"{count} {size}"
+
+
 LONG = "The quick brown fox jumps over the lazy dog and 日本語 too. " * 4
 
 story = scene(
@@ -107,6 +118,7 @@ story = scene(
 payment = scene("payment", [[("pay", {"amount": 4})], "The end."], pay)
 two = scene("two", [[("pay", {"amount": 1}), ("pay", {"amount": 2})], "The end."], pay)
 hidden = scene("hidden", [[("pay", {"amount": 4, "note": "x" * 3_000 + " to mallory"})], "End."], pay)
+asks = scene("asks", [["I ask.", ("order", {"what": "lamps"})], "Ordered."], order)
 waits = scene("waits", [["I wait.", ("forever", {})], "Never."], forever)
 blocked = scene("blocked", [[("stuck", {})], "Never."], stuck)
 swallows = scene("swallows", [[("deaf", {})], "Never."], deaf)
@@ -154,7 +166,8 @@ def test_a_whole_story_on_a_terminal(scenes: Path) -> None:
         r"  ✕ fail  what=y +0\.\d\d s  .*ValueError: no.*",
         r"  │ a tool prints x",
         r"2 The quick brown fox jumps over the lazy dog and 日本語 too\. The quick brown",
-        r"⏸ needs your decision  story · expires in 24 h · [0-9a-f]+",
+        r"⏸ needs your decision",
+        r"  story · effect confirm · expires in 24 h · [0-9a-f]+",
         r"  │ Pay 4",
         r'  │ pay  \{"amount":4\}',
         r"  approved by \S+",
@@ -235,6 +248,38 @@ def test_two_questions_are_asked_one_after_the_other(scenes: Path) -> None:
     assert sees.sees("  ✓ pay  amount=1")
     assert re.search(r"  rejected by \S+: not today", sees.text)
     assert re.search(r"  ✕ pay .*refused: ", sees.text)
+
+
+def test_a_tool_asks_and_is_answered_on_the_terminal(scenes: Path) -> None:
+    """D3: by choice, by number; an answer that does not fit is asked for again."""
+    with person(scenes, "asks") as sees:
+        sees.until("order asks you")
+        sees.until("  1) small, 2) large:")
+        sees.until(lambda: ">" in sees.window)
+        sees.press("2\r")
+        sees.until("How many?")
+        sees.until(lambda: ">" in sees.window)
+        sees.press("12\r")
+        sees.until("that does not do:")
+        sees.until(lambda: sees.text.count("  a whole number from 1 to 9:") == 2)
+        sees.until(lambda: ">" in sees.window)
+        sees.press("3x\x7f\r")
+        assert sees.ends() == 0
+    assert sees.text.count("Which size of lamps?") == 1
+    assert re.search(r"  ✓ order  what=lamps +0\.\d\d s  3 large", sees.text)
+    assert sees.sees("2 Ordered.")
+
+
+def test_an_answer_can_be_left_for_later(scenes: Path) -> None:
+    """D3: the run waits, and its end says for what."""
+    with person(scenes, "asks", columns=160) as sees:
+        sees.until("  1) small, 2) large:")
+        sees.until(lambda: ">" in sees.window)
+        sees.press("\x1b")
+        assert sees.ends() == 14
+    assert sees.sees("left for later")
+    assert sees.sees("waiting: an answer to order [")
+    assert not sees.sees("not answered")
 
 
 def test_what_was_typed_before_a_question_stood_there_decides_nothing(scenes: Path) -> None:

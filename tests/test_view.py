@@ -183,9 +183,43 @@ TABLE: Mapping[str, tuple[list[Event], list[str]]] = {
     "what waits for somebody says for whom": (
         [
             reply("", "pay"),
-            event("pending", id="3c9e", kind="approval", tool="pay", summary="Pay 4.20"),
+            event("pending", id="3c9e", wants="approval", tool="pay", summary="Pay 4.20"),
         ],
         ["1 calls pay", "⏸ needs your decision  pay  Pay 4.20  [3c9e]"],
+    ),
+    "a tool that asks and is answered": (
+        [
+            reply("", "form"),
+            started("a", "form"),
+            event("pending", id="p1", wants="input", call="a", tool="form", summary="how many?"),
+            event(
+                "supplied", id="p1", wants="input", call="a", tool="form", by="dana", is_error=False
+            ),
+            started("a", "form", at=9.0),
+            settled("a", "form", at=9.5, preview="4"),
+        ],
+        [
+            "1 calls form",
+            "⏸ needs your answer  form  how many?  [p1]",
+            "  ✓ answer for form from dana",
+            "  ✓ form  0.50 s  4",
+        ],
+    ),
+    "a call that is executed elsewhere": (
+        [
+            reply("", "ship"),
+            event("pending", id="p1", wants="result", call="a", tool="ship", summary=""),
+            event(
+                "supplied", id="p1", wants="result", call="a", tool="ship", by="dock", is_error=True
+            ),
+            settled("a", "ship", status="error", preview="no truck"),
+        ],
+        [
+            "1 calls ship",
+            "⏸ waits for a result from elsewhere  ship  [p1]",
+            "  ✕ result for ship from dock",
+            "  ✕ ship  1.00 s  no truck",
+        ],
     ),
     "what was left running is named": (
         [event("call_abandoned", tool="slow", key=KEY)],
@@ -374,6 +408,27 @@ def test_what_it_waits_for_and_since_when() -> None:
     told(settled("b", "pay", at=30.0, status="refused"), view=view)
     assert view.status(31.0).waiting == ""
     assert view.seconds(31.0) == 3.0  # what is waited for a person is no time of the run
+
+
+def test_a_body_that_asks_is_waited_for_and_counted_once() -> None:
+    view = RunView(Limits(steps=2, tokens=100, seconds=60, calls=3))
+    told(
+        event("run_started", 0),
+        reply("", "form", at=1),
+        started("a", "form", at=1.0),
+        event("pending", 2, id="p1", wants="input", call="a", tool="form", summary="?"),
+        view=view,
+    )
+    status = view.status(12.0)
+    assert (status.waiting, status.doing) == ("waiting for you 0:10", "")
+    told(
+        event("supplied", 20, id="p1", wants="input", call="a", tool="form", by="you"),
+        started("a", "form", at=20.0),
+        view=view,
+    )
+    assert view.status(22.0).doing == "form 0:02"
+    assert view.gauges(22.0)[-1].used == "1"
+    assert view.seconds(22.0) == 4.0
 
 
 def test_a_question_that_is_asked_again_is_told_once() -> None:

@@ -8,6 +8,7 @@
     │   ├── ModelUnavailable       worth another try
     │   └── ModelRejected          the same request will fail again
     ├── ToolError                raised on purpose by a tool's author; becomes a result
+    ├── PutOff                   raised on purpose by who was asked; the question stays open
     ├── JournalError             the record could not be written, read or matched
     │   └── Fenced                 another owner has the run
     ├── RunBusy, SessionBusy     someone else is at it
@@ -35,6 +36,7 @@ __all__ = [
     "ModelProtocolError",
     "ModelRejected",
     "ModelUnavailable",
+    "PutOff",
     "RemitError",
     "RunBusy",
     "SessionBusy",
@@ -88,6 +90,10 @@ class ModelRejected(ModelError):
 
 class ToolError(RemitError):
     """Raise it in a tool to tell the model why the call failed. It never leaves `run` and is never retried."""
+
+
+class PutOff(RemitError):
+    """Raise it in a `confirm` or `answer` callback to leave the question open: nobody failed, the run waits."""
 
 
 class JournalError(RemitError):

@@ -123,6 +123,8 @@ class Waiting(msgspec.Struct, frozen=True):
     summary: str
     since: float
     """On the clock of the events."""
+    effect: str = ""
+    """What running the call twice would do; empty where no event tells it."""
 
 
 class Gauge(msgspec.Struct, frozen=True):

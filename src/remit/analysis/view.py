@@ -58,11 +58,12 @@ class RunView:
         """Why it ended; None while it has not."""
         self.cancelling = False
         """Whether somebody asked for the end; nothing tells of that but whoever asked."""
-        self.tool_calls = 0
         self.tokens = 0
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.usd = Decimal(0)
+        self._entered: set[tuple[str, str]] = set()
+        """Calls whose bodies were entered, by run and tool use; one that asked is entered again."""
         self._strands: dict[str, Strand] = {}
         self._root: Strand | None = None
         """The run that is watched: the first one heard of."""
@@ -132,6 +133,11 @@ class RunView:
         strand = self._strands.get(run_id)
         return "" if strand is None else visible(strand.last_words).strip()
 
+    def effect_of(self, pending_id: str) -> str:
+        """What running the call again would do, of one that is waited for; empty where that is not known."""
+        waiting = self.waiting.get(pending_id)
+        return "" if waiting is None else waiting.effect
+
     def seconds(self, now: float) -> float:
         """Active time so far: what is waited for people does not count."""
         if self._root is None:
@@ -154,7 +160,7 @@ class RunView:
             gauges.append(Gauge("$", spent, allowed, float(self.usd / limits.usd)))
         gauges.append(_timed(self.seconds(now), limits.seconds))
         if limits.calls is not None:
-            gauges.append(_counted("calls", self.tool_calls, limits.calls))
+            gauges.append(_counted("calls", len(self._entered), limits.calls))
         return tuple(gauges)
 
     def status(self, now: float) -> Status:
@@ -257,7 +263,7 @@ class RunView:
         match kind:
             case "call_started":
                 self._no_longer_waits(strand, use, tool, now)
-                self.tool_calls += 1
+                self._entered.add((strand.run_id, use))
                 strand.call_started(use, tool, fields, now)
                 return ()
             case "call_settled":
@@ -296,9 +302,11 @@ class RunView:
             tool=one_line(str(fields.get("tool") or "")),
             summary=visible(str(fields.get("summary") or "")),
             since=now,
+            effect=one_line(str(fields.get("effect") or "")),
         )
         if not self.waits(waiting):
             return ()
+        strand.calls.pop(str(call), None)  # a body that asks has been left until there is an answer
         asked = strand.of(
             Asked,
             pending_id=one_line(waiting.pending_id),
@@ -343,7 +351,8 @@ class RunView:
                 text = f"{tool} ended after it was given up: {status}"
             case "supplied":
                 what = "answer" if fields.get("wants") == "input" else "result"
-                mark, text = "ok", f"{what} for {tool} from {one_line(str(fields.get('by')))}"
+                mark = "failed" if fields.get("is_error") else "ok"
+                text = f"{what} for {tool} from {one_line(str(fields.get('by')))}"
             case "confirm_failed" | "answer_failed":
                 text = f"the question about {tool} was not answered: {error}"
             case "note_failed":

@@ -289,7 +289,10 @@ class _Asking:
         self._loop = asyncio.get_running_loop()
         self._view = RunView(limits)
         if self._asker is not None:
-            self._questions = Questions(self._asker, last_words=self._view.last_words)
+            view = self._view
+            self._questions = Questions(
+                self._asker, last_words=view.last_words, effect_of=view.effect_of
+            )
 
     def hear(self, event: Event) -> None:
         self._take(event)

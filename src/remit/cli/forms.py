@@ -13,7 +13,8 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from remit.canonical import canonical
-from remit.errors import RemitError
+from remit.errors import ConfigurationError, RemitError
+from remit.tools.question import fitting
 
 __all__ = ["Field", "Misfit", "checked", "fields_of", "hint_of", "is_secret", "read"]
 
@@ -60,8 +61,8 @@ def hint_of(schema: Node) -> str:
     choices = _choices(node)
     if choices is not None:
         shown = choices[:_CHOICES]
-        listed = "  ".join(f"{n}) {_word(choice)}" for n, choice in enumerate(shown, 1))
-        hint = listed + ("  ..." if len(choices) > _CHOICES else "")
+        listed = ", ".join(f"{n}) {_word(choice)}" for n, choice in enumerate(shown, 1))
+        hint = listed + (", ..." if len(choices) > _CHOICES else "")
     else:
         hint = {
             "string": "text",
@@ -100,12 +101,11 @@ def is_secret(schema: Node) -> bool:
 
 
 def checked(schema: Node, value: Any) -> Any:
-    """The value, if the schema admits it. Errors: `Misfit`."""
-    from remit.tools.own_schema import compile_schema
-
-    problems = [error.message for error in compile_schema(dict(schema)).iter_errors(value)]
-    if problems:
-        raise Misfit("; ".join(problems[:3]))
+    """The value, if it would be accepted. Errors: `Misfit`."""
+    try:
+        fitting(value, schema)
+    except ConfigurationError as error:
+        raise Misfit(str(error)) from None
     return value
 
 

@@ -20,10 +20,10 @@ from remit.analysis.cells import one_line, visible
 from remit.analysis.figures import span
 from remit.analysis.layout import Glyphs, Row, headed, noted, quoted
 from remit.cli.forms import Misfit, Node, checked, fields_of, hint_of, is_secret, read
-from remit.errors import RemitError
+from remit.errors import PutOff
 from remit.pending import Decision, Pending
 
-__all__ = ["Asker", "PutOff", "Questions", "login"]
+__all__ = ["Asker", "Questions", "login"]
 
 _CHOICES = (
     "[a]pprove  [r]eject with reason  [d]etails  [l]ater",
@@ -36,10 +36,6 @@ _WORDS_ROWS = 3
 """Of the model's last words so many rows stand with the question; the details show them all."""
 _LEAST_ROWS = 4
 """Rows of arguments that are shown however low the window is; the others on demand."""
-
-
-class PutOff(RemitError):
-    """The person leaves the question open."""
 
 
 class Asker(Protocol):
@@ -92,11 +88,13 @@ class Questions:
         asker: Asker,
         *,
         last_words: Callable[[str], str],
+        effect_of: Callable[[str], str],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`last_words` is what the model of a run said last."""
+        """`last_words` is what the model of a run said last, `effect_of` what a pending's call would do twice."""
         self._asker = asker
         self._last_words = last_words
+        self._effect_of = effect_of
         self._now = now
         self._turn = asyncio.Lock()
 
@@ -175,7 +173,7 @@ class Questions:
     # Values
 
     async def _fill_in(self, pending: Pending) -> Any:
-        schema: Node = getattr(pending, "schema", None) or {}
+        schema: Node = pending.schema or {}
         self._open(pending, f"{one_line(pending.tool)} asks you")
         self._asker.show(self._quote(pending.summary))
         self._words(pending, _WORDS_ROWS)
@@ -220,8 +218,11 @@ class Questions:
         glyphs = self._asker.glyphs
         who = " > ".join(one_line(name) for name in pending.path)
         expires = span((pending.expires_at - self._now()).total_seconds())
-        facts = f" {glyphs.dot} ".join([who, f"expires in {expires}", one_line(pending.id)])
-        self._asker.show(headed("waiting", what, facts, glyphs, self._asker.columns))
+        effect = self._effect_of(pending.id)
+        facts = [who, f"effect {effect}"] if effect else [who]
+        facts += [f"expires in {expires}", one_line(pending.id)]
+        about = f" {glyphs.dot} ".join(facts)
+        self._asker.show(headed("waiting", what, about, glyphs, self._asker.columns))
 
     def _words(self, pending: Pending, most: int | None) -> None:
         words = self._last_words(pending.run_id)

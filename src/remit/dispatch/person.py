@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from remit.canonical import encode
-from remit.errors import ConfigurationError, DecisionError
+from remit.errors import ConfigurationError, DecisionError, PutOff
 from remit.events import EventKind
 from remit.log import LOGGER
 from remit.pending import TOKENS, Decision, Pending
@@ -67,6 +67,7 @@ def tell_pending(run: Run, call: CallState, tool: Tool[..., Any], arguments: Arg
                 "id": pending.id,
                 "call": call.use.id,
                 "tool": pending.tool,
+                "effect": tool.effect.value,
                 "key": call.key,
                 "arguments": preview(encode(tool.masked(arguments.given)).decode()),
                 "summary": pending.summary,
@@ -102,7 +103,7 @@ async def ask_person(run: Run, call: CallState) -> bool:
         call.unanswered = True
         if said is None:
             await give_up(task, grace=run.grace, halt=run.halt)
-        else:
+        elif said:
             _tell_of(run, pending, said)
         return False
     # Somebody else may have been first: what they said lies in the inbox.
@@ -116,8 +117,13 @@ async def ask_person(run: Run, call: CallState) -> bool:
 
 
 def _read(pending: Pending, ending: Ending) -> bytes | str:
-    """What a callback came to: the bytes to record, or in words why there is nothing to record."""
+    """What a callback came to: the bytes to record, or in words why there is nothing to record.
+
+    No words where it was put off on purpose: nobody needs to hear of that.
+    """
     match ending:
+        case Raised(PutOff()):
+            return ""
         case Returned(value):
             read: Callable[[Pending, Any], bytes | str] = (
                 _decided if pending.kind == "approval" else _answered
