@@ -210,6 +210,18 @@ def test_a_person_chats_looks_and_leaves(tmp_path: Path) -> None:
     assert not sees.sees("you: nonsense")
 
 
+def test_ctrl_c_at_the_prompt_ends_nothing_however_often_it_is_pressed(tmp_path: Path) -> None:
+    """D4: nothing is under way there, so a second one means no impatience."""
+    with at_a_terminal(tmp_path, turns=["One."]) as sees:
+        for times in range(1, 5):
+            say(sees, "\x03")
+            sees.until(lambda n=times: sees.text.count("Ctrl-D or /quit ends the chat.") == n)
+        say(sees, "first\r")
+        sees.until("1 One.")
+        say(sees, "\x04")
+        assert sees.ends() == 0
+
+
 def test_ctrl_c_cancels_what_runs_and_keeps_the_chat(tmp_path: Path) -> None:
     """D4: what was done stays in the conversation, and the next prompt goes on from it."""
     turns = [{**LOOK, "text": "I look."}, {"text": "Never.", "delay": 60}, "Back."]

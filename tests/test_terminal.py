@@ -417,13 +417,14 @@ def test_no_text_of_a_model_reaches_the_terminal_as_anything_else(scenes: Path, 
 
 
 def test_ctrl_c_once_cancels_and_says_how_it_ended(scenes: Path) -> None:
-    """D4: the run is closed in order; the shell's own number for SIGINT is the exit code."""
+    """D2, D4: the run is closed in order; the shell's own number for SIGINT is the exit code."""
     with person(scenes, "waits") as sees:
         sees.until("forever 0:0")
         sees.press("\x03")
         assert sees.ends() == 130
     assert re.search(r"✕ task uncompleted: cancelled · 1 step · ", sees.text)
     assert not sees.sees("Traceback")
+    assert_no_status_is_left(sees)
 
 
 def test_ctrl_c_once_names_what_did_not_stop(scenes: Path) -> None:
@@ -516,6 +517,18 @@ def test_the_answer_is_alone_on_standard_output(scenes: Path) -> None:
         assert stdout.read() == b"go\n"
         assert sees.ends() == 0
     assert sees.sees("  │ a tool prints go")
+
+
+def test_keys_that_nobody_waits_for_tear_nothing(scenes: Path) -> None:
+    """D2: the terminal echoes them itself, somewhere in the status, until the next frame."""
+    with person(scenes, "waits", columns=60) as sees:
+        sees.until("forever 0:0")
+        sees.press("impatient")
+        sees.until("impatient")
+        sees.until(lambda: not sees.sees("impatient"))
+        sees.press("\x03")
+        assert sees.ends() == 130
+    assert_no_status_is_left(sees)
 
 
 def test_the_demonstration_is_played_to_its_end(tmp_path: Path) -> None:

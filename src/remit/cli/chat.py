@@ -102,7 +102,7 @@ class _Chat:
             def stop(_: int, line: asyncio.Future[Any] = line) -> None:
                 line.cancel()
 
-            with interrupts.stopping(stop):
+            with interrupts.stopping(stop, leaves=False):
                 try:
                     said = await line
                 except asyncio.CancelledError:

@@ -72,10 +72,11 @@ class Screen:
         self._lines.clear()
         self._status, self._above = (painted, cursor), max(0, len(painted) - 1)
         if painted:
-            parts.append("\r\n".join(painted))
+            # Back to its beginning: what is typed meanwhile is echoed there, and wraps no row.
+            parts.append("\r\n".join(painted) + "\r")
             if cursor is not None:
                 up, self._above = self._above - cursor.row, cursor.row
-                parts.append("\r" + (f"\x1b[{up}A" if up else ""))
+                parts.append(f"\x1b[{up}A" if up else "")
                 parts.append(f"\x1b[{cursor.column}C" if cursor.column else "")
             parts.append(_SHOW)
         self._write("".join(parts))
