@@ -533,6 +533,9 @@ def test_keys_that_nobody_waits_for_tear_nothing(scenes: Path) -> None:
 
 def test_the_demonstration_is_played_to_its_end(tmp_path: Path) -> None:
     with Person("demo", cwd=tmp_path, columns=140) as sees:
+        sees.until("asks you")
+        sees.until(lambda: ">" in sees.window)
+        sees.press("voucher\r")
         sees.until("[a]pprove  [r]eject")
         sees.press("r")
         sees.until("reason, told to the model")
