@@ -164,7 +164,9 @@ def import_cost() -> tuple[float, float]:
 
         cpu("import remit; remit.Remit, remit.tool, remit.Limits")
         bare = statistics.median(cpu("pass") for _ in range(9))
-        return statistics.median(cpu("import remit; remit.Remit, remit.tool, remit.Limits") for _ in range(9)) - bare, bare
+        return statistics.median(
+            cpu("import remit; remit.Remit, remit.tool, remit.Limits") for _ in range(9)
+        ) - bare, bare
 
 
 def main() -> None:

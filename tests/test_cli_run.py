@@ -366,10 +366,32 @@ def test_the_answer_alone_is_on_stdout(tmp_path: Path) -> None:
     assert "a tool prints" in ended.err
 
 
-def test_quiet_leaves_nothing_but_the_answer(shop: Cli) -> None:
+def test_quiet_leaves_nothing_but_the_answer_and_errors(shop: Cli) -> None:
     write_script(shop.directory, [{"text": "I think."}])
     ended = shop("run", "hi", *SCRIPT, "--quiet")
     assert (ended.code, ended.out, ended.err) == (0, "I think.\n", "")
+    write_script(shop.directory, [{"text": "I refuse.", "stop_reason": "refusal"}])
+    ended = shop("run", "hi", *SCRIPT, "--quiet")
+    assert (ended.code, ended.out) == (exits.OF_REASON["refused"], "I refuse.\n")
+    assert (ended.err[:23], ended.err.count("\n")) == ("remit: task uncompleted", 1)
+
+
+def test_a_file_of_the_user_s_may_do_as_it_likes_with_its_surroundings(tmp_path: Path) -> None:
+    """U1: it goes elsewhere, and closes what it takes for the answer's stream."""
+    (tmp_path / "notes.txt").write_text("Bring lamps.", "utf-8")
+    (tmp_path / "echo.py").write_text(
+        f"import os, sys\nos.chdir('/')\nsys.stdout.close()\nsys.argv.clear()\n{ECHO}", "utf-8"
+    )
+    ended = program("run", "hi", "--remit", "echo.py", "-f", "notes.txt", cwd=tmp_path)
+    assert (ended.code, ended.out) == (0, "hi | notes.txt:\n\nBring lamps.\n")
+    assert "Traceback" not in ended.err
+
+
+def test_a_file_without_an_end_is_refused(tmp_path: Path) -> None:
+    write_script(tmp_path, ["Hello."])
+    ended = shell("remit run hi --model scripted:script.json -f <(yes); echo $?", tmp_path)
+    assert ended.stdout == "2\n"
+    assert "longer than" in ended.stderr
 
 
 def test_jsonl_is_a_line_for_each_event_and_the_outcome_last(shop: Cli) -> None:

@@ -76,5 +76,16 @@ def test_the_version_is_the_package_s(tmp_path: Path) -> None:
         assert (ended.code, ended.out.split()[-1]) == (0, remit.__version__)
 
 
+def test_python_m_remit_is_the_same_program(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "remit", "--version"],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout == f"remit {remit.__version__}\n"
+
+
 def test_the_installed_program_is_this_one() -> None:
     assert 'remit = "remit.cli.__main__:main"' in (ROOT / "pyproject.toml").read_text("utf-8")

@@ -20,9 +20,12 @@ def main() -> None:
 
             sys.exit(_say(script(shell)))
         case arguments:
-            from remit.cli.app import main as run
+            try:
+                from remit.cli.app import main as run
 
-            sys.exit(run(arguments))
+                sys.exit(run(arguments))
+            except KeyboardInterrupt:
+                sys.exit(130)  # `exits.INTERRUPTED`: it came before there was anything to interrupt
 
 
 def _say(text: str) -> int:

@@ -20,7 +20,7 @@ from remit import __version__
 from remit.cli import exits
 from remit.cli.help import Pages
 from remit.cli.options import STDIN
-from remit.cli.streams import complain, tolerant
+from remit.cli.streams import complain, flush_stdout, tolerant
 from remit.errors import RemitError, RunBusy
 
 __all__ = ["APP", "main"]
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str]) -> int:
     tolerant()
     try:
         code = _run(arguments)
-        sys.stdout.flush()
+        flush_stdout()
     except BrokenPipeError:
         _forget_stdout()
         return exits.PIPE_CLOSED

@@ -29,11 +29,11 @@ _AS_TEXT: Final = ("image/svg+xml",)
 
 
 def read_content(
-    prompt: str | None, files: Sequence[Path], stdin: TextIO, *, from_stdin: bool
+    prompt: str | None, files: Sequence[Path], directory: Path, stdin: TextIO, *, from_stdin: bool
 ) -> tuple[ResultContent, ...]:
     """The prompt of a run: the argument, what is piped in, and the files, in this order.
 
-    `from_stdin`: the argument was `-`, and stdin is read even from a terminal.
+    `directory` is where the paths begin: a file of the user's may have gone elsewhere since. `from_stdin`: the argument was `-`, and stdin is read even from a terminal.
     """
     content: list[ResultContent] = []
     if prompt is not None:
@@ -46,7 +46,7 @@ def read_content(
         raise ConfigurationError(
             'the prompt is empty: say what is to be done, as in remit run "...", or pipe it in'
         )
-    return (*content, *map(_attached, files))
+    return (*content, *(_attached(path, directory) for path in files))
 
 
 async def piped_lines(stdin: TextIO) -> AsyncIterator[str]:
@@ -117,14 +117,15 @@ def _decoded(found: bytes, what: str) -> str:
     return text
 
 
-def _attached(path: Path) -> ResultContent:
+def _attached(path: Path, directory: Path) -> ResultContent:
     """A file, as media if its name says so, else as text under its name."""
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ConfigurationError(f"-f {path}: longer than {_MAX_BYTES:,} bytes")
-        found = path.read_bytes()
+        with (directory / path).open("rb") as file:
+            found = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(f"-f {path}: {error.strerror or error}") from error
+    if len(found) > _MAX_BYTES:
+        raise ConfigurationError(f"-f {path}: longer than {_MAX_BYTES:,} bytes")
     kind = mimetypes.guess_type(path.name)[0] or ""
     if kind.startswith(_AS_MEDIA) and kind not in _AS_TEXT:
         if not found:

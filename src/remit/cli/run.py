@@ -64,7 +64,7 @@ def run(
             who, limit, read_settings(directory, os.environ), directory, output=output
         )
         said = None if prompt == STDIN else prompt
-        content = read_content(said, file, streams.input, from_stdin=prompt == STDIN)
+        content = read_content(said, file, directory, streams.input, from_stdin=prompt == STDIN)
         shown = display_for(streams, display, jsonl=jsonl)
         remit = confirming(remit, who.confirm, shown, directory)
         if run_id is not None:
@@ -76,6 +76,8 @@ def run(
                 write_document(outcome_document(outcome), streams.answer)
             if outcome.reason is Reason.WAITING:
                 complain(waiting_advice(outcome, remit))
+            elif display.quiet and not outcome.completed:
+                complain(f"task uncompleted: {outcome.error or outcome.reason}")
             return exits.OK if exit_zero else code_of(outcome, interrupts)
 
         return run_until_done(to_its_end)

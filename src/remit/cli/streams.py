@@ -16,7 +16,7 @@ from typing import Final, TextIO
 
 from remit.analysis.cells import visible
 
-__all__ = ["Streams", "complain", "own_stdout", "tolerant"]
+__all__ = ["Streams", "complain", "flush_stdout", "own_stdout", "tolerant"]
 
 _STDOUT: Final = 1
 
@@ -58,7 +58,7 @@ def _moved_descriptor() -> Generator[TextIO]:
         ) as answer:
             yield answer
     finally:
-        sys.stdout.flush()
+        flush_stdout()
         os.dup2(saved, _STDOUT)
         os.close(saved)
 
@@ -68,6 +68,12 @@ def _descriptor(stream: TextIO) -> int | None:
         return stream.fileno()
     except (OSError, ValueError):  # it is in memory, or closed
         return None
+
+
+def flush_stdout() -> None:
+    """Write out what is left, if a tool has not closed it. Errors: `OSError` where it cannot be written."""
+    with contextlib.suppress(ValueError):
+        sys.stdout.flush()
 
 
 def tolerant() -> None:
@@ -87,5 +93,5 @@ def tolerant() -> None:
 
 def complain(text: str) -> None:
     """One notice of ours on stderr. Nobody there to read it is no error."""
-    with contextlib.suppress(BrokenPipeError):
+    with contextlib.suppress(OSError, ValueError):
         print(f"remit: {visible(text)}", file=sys.stderr)
