@@ -84,19 +84,17 @@ def run(
 
 
 def confirming(remit: AnyRemit, confirm: str | None, shown: Shown, directory: Path) -> AnyRemit:
-    """A remit with whoever approves and answers. What the remit brings stands, unless --confirm says otherwise."""
-    if remit.answer is None and shown.can_ask and confirm != "none":
-        remit = remit.replace(answer=shown.answer)
-    if confirm is None:
-        if remit.confirm is None and shown.can_ask:
-            return remit.replace(confirm=shown.confirm)
-        return remit
+    """A remit with whoever approves, and answers. What it brings stands, unless --confirm says otherwise."""
     if confirm == "none":
-        return remit.replace(confirm=None)
-    if confirm == "ask":
-        if not shown.can_ask:
-            raise ConfigurationError("--confirm ask: there is no terminal to ask on")
+        return remit.replace(confirm=None, answer=None)
+    if confirm == "ask" and not shown.can_ask:
+        raise ConfigurationError("--confirm ask: there is no terminal to ask on")
+    if shown.can_ask and (remit.answer is None or confirm == "ask"):
+        remit = remit.replace(answer=shown.answer)
+    if shown.can_ask and (confirm == "ask" or (confirm is None and remit.confirm is None)):
         return remit.replace(confirm=shown.confirm)
+    if confirm is None or confirm == "ask":
+        return remit
     return remit.replace(confirm=function_of(confirm, directory))
 
 
