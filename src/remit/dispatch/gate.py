@@ -685,6 +685,9 @@ class Passage:
             ),
             result.artifacts,
         )
+        if self.result is not None and self.result.artifacts:
+            # They are the journal's from here on, and a deterministic call is remembered for the whole run.
+            self.result = Result(self.result.shown, self.result.status)
         if run.listeners:
             run.emit(
                 "call_settled",
