@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,9 @@ import pytest
 from cli_rig import SHOP, Cli, environment, program, write_script
 from pty_rig import Person
 from remit import Reason
+from remit.analysis.cells import visible
 from remit.cli import exits
+from remit.cli.documents import write_document
 
 CALL = {"calls": [{"tool": "look", "arguments": {"what": "x"}}]}
 PAY = {"text": "I pay.", "calls": [{"tool": "pay", "arguments": {"amount": 3}}]}
@@ -105,6 +109,7 @@ def test_files_are_attached_as_text_or_as_media(shop: Cli) -> None:
         (["x", "-f", "."], None, "-f .: Is a directory"),
         (["x", "-f", "blob.bin"], None, "-f blob.bin is no UTF-8 text"),
         (["x", "-f", "empty.png"], None, "-f empty.png: the file is empty"),
+        (["x", "-f", "/dev/zero"], None, "-f /dev/zero: longer than"),
         (["x", "-f"], None, "requires an argument"),
         (
             ["two", "words"],
@@ -702,3 +707,88 @@ def test_a_loop_of_the_shell_runs_once_for_each_line(tmp_path: Path) -> None:
     line = 'while read -r p; do remit run "$p" --model scripted:script.json </dev/null; done'
     ended = shell(f"printf 'a\\nb\\n' | {line}", tmp_path)
     assert ended.stdout == "Hello.\nHello.\n"
+
+
+# --- documents -----------------------------------------------------------------------------------
+
+NASTY = "\x1b]52;c;aGk=\x07 \x9b2J \u202e \x7f \U000e0041 \N{SNOWMAN} ä " + "o" + "\u0301" * 40
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+def test_a_document_is_json_whatever_can_be_written(tmp_path: Path, encoding: str) -> None:
+    """What a stream writes in place of a letter that it has not would be none."""
+    write_script(tmp_path, [NASTY])
+    environ = {**environment(tmp_path), "PYTHONIOENCODING": encoding}
+    ended = subprocess.run(
+        [sys.executable, "-m", "remit.cli", "run", "hi", *SCRIPT, "--json"],
+        cwd=tmp_path,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert json.loads(ended.stdout.decode(encoding))["text"] == NASTY
+
+
+def test_a_document_on_a_terminal_does_not_act(tmp_path: Path) -> None:
+    """It is the same document all the same."""
+
+    class Window(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    window = Window()
+    write_document({"v": 1, "text": NASTY}, window)
+    shown = window.getvalue()
+    assert json.loads(shown)["text"] == NASTY
+    assert visible(shown) == shown
+
+
+def test_a_document_is_complete_although_the_process_is_left(tmp_path: Path) -> None:
+    """A thread that does not end is left with the process, and what was written is not lost."""
+    (tmp_path / "stuck.py").write_text(
+        "import remit, sys, threading\n\n\n@remit.tool(effect='read')\ndef stick() -> str:\n"
+        "    'Stick.'\n    print('stuck', file=sys.stderr, flush=True)\n"
+        "    threading.Event().wait(60)\n    return ''\n",
+        "utf-8",
+    )
+    write_script(tmp_path, [{"calls": [{"tool": "stick"}]}])
+    with subprocess.Popen(
+        [sys.executable, "-m", "remit.cli", "run", "x", *SCRIPT, "--tools", "stuck.py", "--json"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while "stuck" not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        document = json.loads(process.stdout.read())
+        process.stderr.read()
+    assert (process.returncode, document["reason"]) == (130, "cancelled")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize(("arguments", "code"), [(["nope"], 2), (["run", "x", *SCRIPT], 0)])
+def test_notices_that_cannot_be_written_do_not_change_the_exit_code(
+    tmp_path: Path, arguments: list[str], code: int
+) -> None:
+    """U4: a full disk under a log of ours is no reason of a run."""
+    write_script(tmp_path, ["Done."])
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "remit.cli", *arguments],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=full,
+            check=False,
+            timeout=60,
+        )
+    assert ended.returncode == code

@@ -85,6 +85,17 @@ def test_origin_says_where_each_value_comes_from(cli: Cli) -> None:
     assert tomllib.loads("\n".join(lines))["run"]["steps"] == 4
 
 
+def test_what_a_file_says_does_not_act_on_the_terminal(cli: Cli) -> None:
+    """Not even in the name of a profile; a value stays one that can be put into a file."""
+    cli.write(
+        "remit.toml",
+        '[run]\ninstructions = "\\u001b[2J \\u009b \\u202e \\u007f"\n[remits."x\\u001b\\u202e"]\ntarget = "a"\n',
+    )
+    shown = cli("config", "show", "--origin").out.splitlines()
+    assert shown[0].startswith('run.instructions = "\\u001b[2J \\u009b \\u202e \\u007f"')
+    assert shown[-1].startswith('remits.x\\x1b\\u202e.target = "a"')
+
+
 def test_a_check_says_what_was_read(cli: Cli) -> None:
     assert cli("config", "check").out == "all is well: nothing is set\n"
     cli.write("remit.toml", "[run]\nsteps = 4\n")
@@ -107,6 +118,8 @@ FAULTS = {
     "[run]\nusd = []\n": "[] is not an amount of US dollars above zero",
     "[run]\nmodel = 3\n": "remit.toml: run.model: 3 is not a name such as demo:support",
     '[run]\ninstructions = "@/etc/hostname"\n': "is not the text itself (@FILE is for the command line",
+    '[run]\nmodel = "scripted:a\\u0000"\n': "is not a name such as demo:support",
+    '[remits.x]\ntarget = "a\\u0000.py"\n': "remits.x.target: 'a\\x00.py' is no target",
     "run = 3\n": "remit.toml: [run] is a table, not 3",
     "remits = []\n": "remit.toml: [remits] is a table, not []",
     "[remits]\nx = 3\n": "remit.toml: [remits.x] is a table, not 3",

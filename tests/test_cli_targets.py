@@ -136,6 +136,10 @@ FAULTS = {
         "from remit import Limits, Remit\n\nx = Remit(name='x', limits=Limits(steps=1, tokens=1, seconds=1))\n",
         "bad.py:3: Remit(...): missing",
     ),
+    "a list of names that is none": (
+        "__all__ = 5\n",
+        "bad: TypeError: 'int' object is not iterable",
+    ),
     "no tool": ("import remit\n\nx = 3\n", "bad.py holds no tool"),
     "an empty file": ("", "bad.py holds no tool"),
     "plain functions only": (
@@ -209,6 +213,7 @@ def test_a_file_that_failed_can_be_named_again(cli: Cli) -> None:
         ("shop-room", "'shop-room' is neither a file with its .py nor a module"),
         ("./notes.txt", "./notes.txt is no Python file"),
         ("./", "there is no file ./"),
+        ("~nobody-at-all/shop.py", "~nobody-at-all/shop.py: Could not determine home directory."),
     ],
 )
 def test_a_target_that_leads_nowhere_is_one_clear_line(shop: Cli, target: str, told: str) -> None:
@@ -257,6 +262,22 @@ def test_a_lazy_module_is_asked_and_its_faults_are_the_user_s(shop: Cli) -> None
         assert ended.err == "remit: lazy.py:6: RuntimeError: look\n    raise RuntimeError(name)\n"
 
 
+def test_what_stands_in_for_something_else_is_not_asked_what_it_is(cli: Cli) -> None:
+    """U2: such a value of the user's file runs code when it is asked for its class."""
+    cli.write(
+        "shop.py",
+        "class Later:\n    @property\n    def __class__(self):\n        raise RuntimeError\n\n\n"
+        f"later = Later()\n{SHOP}",
+    )
+    write_script(cli.directory, ["Hello."])
+    (cli.directory / "a.b.py").write_bytes((cli.directory / "shop.py").read_bytes())
+    for target in ("shop.py", "shop.py:look", "shop.py:desk", "a.b.py"):
+        assert cli("tools", target).code == 0
+    assert cli("tools", "shop.py:later").err == (
+        "remit: shop.py:later is neither a tool nor a list of tools\n"
+    )
+
+
 # --- prints --------------------------------------------------------------------------------------
 
 
@@ -272,3 +293,16 @@ def test_what_a_file_prints_and_starts_does_not_reach_the_answer(tmp_path: Path)
     assert (ended.code, ended.out) == (0, "Done.\n")
     for said in ("a print", "a write", "a child", "a tool prints"):
         assert said in ended.err.splitlines()
+
+
+def test_what_a_file_leaves_behind_does_not_reach_the_answer(tmp_path: Path) -> None:
+    """U1: neither what it does at the exit, nor that it puts other streams in the place of ours."""
+    leftover = (
+        "import atexit, sys\natexit.register(lambda: print('at the exit'))\n"
+        "sys.stdout = sys.stderr = None\n"
+    )
+    (tmp_path / "shop.py").write_text(leftover + SHOP, "utf-8")
+    write_script(tmp_path, ["Done."])
+    ended = program("run", "hi", "--remit", "shop.py", cwd=tmp_path)
+    assert (ended.code, ended.out) == (0, "Done.\n")
+    assert ended.err.endswith("at the exit\n")

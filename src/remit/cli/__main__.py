@@ -22,8 +22,11 @@ def main() -> None:
         case arguments:
             try:
                 from remit.cli.app import main as run
+                from remit.cli.streams import retire_stdout
 
-                sys.exit(run(arguments))
+                code = run(arguments)
+                retire_stdout()
+                sys.exit(code)
             except KeyboardInterrupt:
                 sys.exit(130)  # `exits.INTERRUPTED`: it came before there was anything to interrupt
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from remit.budget import Limits
+from remit.cli.content import read_bounded
 from remit.cli.options import Limit, Who
 from remit.cli.settings import LIMITS, Profile, Setting, Settings, checked
 from remit.cli.targets import AnyRemit, AnyTool, remit_of, tools_of
@@ -130,11 +131,7 @@ def _text(instructions: str) -> str:
     if not instructions.startswith("@"):
         return instructions
     try:
-        return Path(instructions[1:]).read_text("utf-8")
-    except OSError as error:
-        raise ConfigurationError(
-            f"--instructions {instructions}: {error.strerror or error}"
-        ) from error
+        return read_bounded(Path(instructions[1:]), f"--instructions {instructions}").decode()
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"--instructions {instructions}: no UTF-8 text") from error
 
@@ -142,9 +139,7 @@ def _text(instructions: str) -> str:
 def _schema(path: Path) -> Mapping[str, Any]:
     """A JSON Schema from a file."""
     try:
-        schema = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(f"--output {path}: {error.strerror or error}") from error
+        schema = msgspec.json.decode(read_bounded(path, f"--output {path}"))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"--output {path}: no JSON: {error}") from error
     if not isinstance(schema, dict):

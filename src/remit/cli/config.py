@@ -6,8 +6,9 @@ import os
 from decimal import Decimal
 from typing import Any
 
+from remit.analysis.cells import visible
 from remit.cli import exits
-from remit.cli.documents import VERSION, write_document
+from remit.cli.documents import VERSION, harmless, write_document
 from remit.cli.settings import Setting, here, read_settings
 from remit.cli.streams import complain, own_stdout
 from remit.errors import ConfigurationError
@@ -28,11 +29,14 @@ def show(*, origin: bool = False, json: bool = False) -> int:
             settings = {name: _document(setting) for name, setting in values.items()}
             write_document({"v": VERSION, "settings": settings}, streams.answer)
             return exits.OK
-        lines = {name: f"{name} = {_shown(setting.value)}" for name, setting in values.items()}
+        lines = {
+            name: visible(f"{name} = {_shown(setting.value)}") for name, setting in values.items()
+        }
         width = max(map(len, lines.values()), default=0)
         for name, line in lines.items():
             print(
-                f"{line:<{width}}  # {values[name].origin}" if origin else line, file=streams.answer
+                f"{line:<{width}}  # {visible(values[name].origin)}" if origin else line,
+                file=streams.answer,
             )
     return exits.OK
 
@@ -45,7 +49,7 @@ def check() -> int:
         complain(str(error))
         return exits.CHECK_FAILED
     sources = sorted({setting.origin for _, setting in settings.items()} - {"built in"})
-    print(f"all is well: {', '.join(sources) or 'nothing is set'}")
+    print(visible(f"all is well: {', '.join(sources) or 'nothing is set'}"))
     return exits.OK
 
 
@@ -64,5 +68,5 @@ def _shown(value: object) -> str:
     if isinstance(value, str):
         import json
 
-        return json.dumps(value, ensure_ascii=False)
+        return harmless(json.dumps(value, ensure_ascii=False))
     return str(value)

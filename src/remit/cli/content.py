@@ -16,7 +16,7 @@ from typing import Final, TextIO
 from remit.errors import ConfigurationError
 from remit.messages import Media, ResultContent, Text
 
-__all__ = ["piped_lines", "proper_text", "read_content"]
+__all__ = ["piped_lines", "proper_text", "read_bounded", "read_content"]
 
 _MAX_BYTES: Final = 32 * 1024 * 1024
 """Of standard input or of one file. Far beyond what any model reads, and kept in memory whole."""
@@ -117,15 +117,21 @@ def _decoded(found: bytes, what: str) -> str:
     return text
 
 
-def _attached(path: Path, directory: Path) -> ResultContent:
-    """A file, as media if its name says so, else as text under its name."""
+def read_bounded(path: Path, what: str) -> bytes:
+    """A file of the user's, which may be a pipe, or have no end. Errors: `ConfigurationError` that begins with `what`."""
     try:
-        with (directory / path).open("rb") as file:
+        with path.open("rb") as file:
             found = file.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigurationError(f"-f {path}: {error.strerror or error}") from error
+        raise ConfigurationError(f"{what}: {error.strerror or error}") from error
     if len(found) > _MAX_BYTES:
-        raise ConfigurationError(f"-f {path}: longer than {_MAX_BYTES:,} bytes")
+        raise ConfigurationError(f"{what}: longer than {_MAX_BYTES:,} bytes")
+    return found
+
+
+def _attached(path: Path, directory: Path) -> ResultContent:
+    """A file, as media if its name says so, else as text under its name."""
+    found = read_bounded(directory / path, f"-f {path}")
     kind = mimetypes.guess_type(path.name)[0] or ""
     if kind.startswith(_AS_MEDIA) and kind not in _AS_TEXT:
         if not found:

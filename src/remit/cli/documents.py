@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import msgspec
 
+from remit.analysis.cells import visible
 from remit.canonical import encode
 
 if TYPE_CHECKING:
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from remit.pending import Pending
     from remit.remit import Remit
 
-__all__ = ["VERSION", "answer_of", "outcome_document", "write_document"]
+__all__ = ["VERSION", "answer_of", "harmless", "outcome_document", "write_document"]
 
 VERSION: Final = 1
 """`"v"` of every document; a field that is added does not change it."""
@@ -47,8 +50,31 @@ def answer_of(outcome: Outcome[Any], remit: Remit[Any, Any]) -> str:
 
 def write_document(document: Mapping[str, Any], stream: TextIO) -> None:
     """One line of JSON for a program; indented for a person on a terminal."""
-    line = encode(document).decode()
-    print(msgspec.json.format(line, indent=2) if stream.isatty() else line, file=stream)
+    text = encode(document).decode()
+    if stream.isatty():
+        text = harmless(msgspec.json.format(text, indent=2))
+    try:
+        text.encode(stream.encoding or "utf-8")
+    except (
+        UnicodeEncodeError
+    ):  # what a stream writes in place of a letter that it has not is no JSON
+        text = _UNUSUAL.sub(_escaped, text)
+    stream.write(text + "\n")
+    stream.flush()  # the process may be left at any moment, with what its buffers hold
+
+
+_UNUSUAL: Final = re.compile(r"[^\x20-\x7e\n]")
+
+
+def harmless(text: str) -> str:
+    """The same JSON, with everything escaped that would act on a terminal, or hide there."""
+    shown = _UNUSUAL.sub(lambda it: it[0] if visible(it[0]) == it[0] else _escaped(it), text)
+    return shown if visible(shown) == shown else _UNUSUAL.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """A character as a string of JSON spells it; nowhere else does JSON have one that needs it."""
+    return "\\u007f" if found[0] == "\x7f" else json.dumps(found[0])[1:-1]
 
 
 def _pending(pending: Pending) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def _number(value: object) -> Decimal:
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise ValueError
     return value
 
@@ -260,7 +260,7 @@ def _remit(table: Mapping[str, Any], where: str, name: str, base: Path) -> dict[
     target = values.pop("target", None)
     settings = _run(values, where, prefix, base)
     if target is not None:
-        if not isinstance(target, str) or not target.strip():
+        if not isinstance(target, str) or not target.strip() or "\0" in target:
             raise ConfigurationError(
                 f'{where}: {prefix}.target: {target!r} is no target such as "shop.py:{name}"'
             )

@@ -16,7 +16,7 @@ from typing import Final, TextIO
 
 from remit.analysis.cells import visible
 
-__all__ = ["Streams", "complain", "flush_stdout", "own_stdout", "tolerant"]
+__all__ = ["Streams", "complain", "flush_stdout", "own_stdout", "retire_stdout", "tolerant"]
 
 _STDOUT: Final = 1
 
@@ -49,6 +49,7 @@ def own_stdout() -> Generator[Streams]:
 
 @contextlib.contextmanager
 def _moved_descriptor() -> Generator[TextIO]:
+    streams = sys.stdout, sys.stderr
     sys.stdout.flush()
     saved = os.dup(_STDOUT)
     os.dup2(sys.stderr.fileno(), _STDOUT)
@@ -58,9 +59,16 @@ def _moved_descriptor() -> Generator[TextIO]:
         ) as answer:
             yield answer
     finally:
+        sys.stdout, sys.stderr = streams  # a file of the user's may have put others in their place
         flush_stdout()
         os.dup2(saved, _STDOUT)
         os.close(saved)
+
+
+def retire_stdout() -> None:
+    """The answer is written: what threads of a tool, or functions for the exit, still say goes to stderr."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(sys.stderr.fileno(), _STDOUT)
 
 
 def _descriptor(stream: TextIO) -> int | None:
@@ -92,6 +100,6 @@ def tolerant() -> None:
 
 
 def complain(text: str) -> None:
-    """One notice of ours on stderr. Nobody there to read it is no error."""
+    """One notice of ours on stderr. Where it cannot be written the exit code says it alone."""
     with contextlib.suppress(OSError, ValueError):
-        print(f"remit: {visible(text)}", file=sys.stderr)
+        print(f"remit: {visible(text)}", file=sys.stderr, flush=True)

@@ -53,9 +53,9 @@ def tools_of(target: str, base: Path) -> list[AnyTool]:
     if named.name is None:
         return _tools_in(module, named.place)
     found = _attribute(module, named, "tool", _holds_tools)
-    if isinstance(found, Remit):
+    if _is(found, Remit):
         raise ConfigurationError(f"{target} is a remit: name it with --remit")
-    if isinstance(found, FunctionType):
+    if _is(found, FunctionType):
         raise ConfigurationError(
             f"{target} is a plain function: decorate it with @remit.tool(effect=...)"
         )
@@ -83,8 +83,8 @@ def remit_of(target: str, base: Path) -> AnyRemit:
             f"{named.place} holds {len(remits)} remits: name one, as in "
             + " or ".join(f"{named.place}:{name}" for name in remits)
         )
-    found = _attribute(module, named, "remit", lambda value: isinstance(value, Remit))
-    if not isinstance(found, Remit):
+    found = _attribute(module, named, "remit", lambda value: _is(value, Remit))
+    if not _is(found, Remit):
         raise ConfigurationError(f"{target} is no remit but {_kind(found)}")
     return cast("AnyRemit", found)
 
@@ -138,14 +138,14 @@ class _Named:
 def _tools_in(module: ModuleType, place: str) -> list[AnyTool]:
     tools: list[AnyTool] = []
     for value in _public(module).values():
-        if isinstance(value, Tool) and value not in tools:
+        if _is(value, Tool) and value not in tools:
             tools.append(cast("AnyTool", value))
     if tools:
         return tools
     functions = [
         name
         for name, value in _public(module).items()
-        if isinstance(value, FunctionType) and value.__module__ == module.__name__
+        if _is(value, FunctionType) and value.__module__ == module.__name__
     ]
     if functions:
         raise ConfigurationError(
@@ -160,25 +160,31 @@ def _remits_in(module: ModuleType) -> dict[str, AnyRemit]:
     """By name; one of two names counts once."""
     found: dict[int, tuple[str, AnyRemit]] = {}
     for name, value in _public(module).items():
-        if isinstance(value, Remit):
-            found.setdefault(id(cast("object", value)), (name, cast("AnyRemit", value)))
+        if _is(value, Remit):
+            found.setdefault(id(value), (name, cast("AnyRemit", value)))
     return dict(found.values())
 
 
 def _public(module: ModuleType) -> dict[str, object]:
     """What a module offers; to ask a lazy one is to enter it."""
-    listed: Sequence[object] = getattr(module, "__all__", ())
-    names = [name for name in listed if isinstance(name, str)] or [
-        name for name in vars(module) if not name.startswith("_")
-    ]
-    return _entered(
-        module.__name__,
-        lambda: {name: getattr(module, name) for name in names if hasattr(module, name)},
-    )
+
+    def offered() -> dict[str, object]:
+        listed: Sequence[object] = getattr(module, "__all__", ())
+        names = [name for name in listed if isinstance(name, str)] or [
+            name for name in vars(module) if not name.startswith("_")
+        ]
+        return {name: getattr(module, name) for name in names if hasattr(module, name)}
+
+    return _entered(module.__name__, offered)
+
+
+def _is(value: object, kind: type) -> bool:
+    """Whether it is of that type, without asking the value: a stand-in for something else runs code at that."""
+    return issubclass(type(value), kind)
 
 
 def _holds_tools(value: object) -> bool:
-    return isinstance(value, Tool | list | tuple)
+    return issubclass(type(value), Tool | list | tuple)
 
 
 def _attribute(
@@ -204,7 +210,8 @@ def _near(name: str, names: Sequence[str], kind: str) -> str:
 
 
 def _kind(value: object) -> str:
-    return f"a {type(value).__name__}"
+    name = type(value).__name__
+    return f"a{'n' if name[0] in 'aeiou' else ''} {name}"
 
 
 # --- loading -------------------------------------------------------------------------------------
@@ -229,7 +236,10 @@ def _load(place: str, base: Path) -> ModuleType:
 
 
 def _load_file(place: str, base: Path) -> ModuleType:
-    path = (base / Path(place).expanduser()).resolve()
+    try:
+        path = (base / Path(place).expanduser()).resolve()
+    except (OSError, RuntimeError) as error:  # a home of nobody, links in a circle
+        raise ConfigurationError(f"{place}: {error}") from error
     if not path.is_file():
         near = _close(path.name, [each.name for each in path.parent.glob("*.py")])
         raise ConfigurationError(f"there is no file {place}{near}")
@@ -262,7 +272,7 @@ def _load_file(place: str, base: Path) -> ModuleType:
 
 def _dotted(path: Path) -> tuple[Path, str]:
     """The directory from which a file is imported, and its name there: a package is one as a whole."""
-    root, parts = path.parent, [path.stem]
+    root, parts = path.parent, [path.stem.replace(".", "_")]
     while (root / "__init__.py").is_file():
         parts.insert(0, root.name)
         root = root.parent
