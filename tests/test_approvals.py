@@ -729,6 +729,30 @@ def test_the_token_stands_nowhere_but_in_the_outcome(caplog: pytest.LogCaptureFi
 # --- every kind of tool (case 65) ----------------------------------------------------------------
 
 
+def test_a_callback_that_quotes_the_token_in_its_error_shows_it_to_nobody() -> None:
+    """E5: the token stands in no event."""
+    tokens: list[str] = []
+
+    async def confirm(pending: Pending) -> Decision:
+        tokens.append(str(pending.token))
+        raise RuntimeError(f"the desk does not know {pending.token}")
+
+    @rm.tool(effect="confirm")
+    async def settle_up() -> str:
+        """Settles up."""
+        return "settled"
+
+    async def main() -> None:
+        remit = desk([[("settle_up", {})], "done"], [settle_up], confirm=confirm)
+        outcome, events = await watched(remit, "go")
+        [told] = [event for event in events if event.kind == "confirm_failed"]
+        assert "the desk does not know ***" in told.fields["error"]
+        assert tokens[0] not in str([event.to_json() for event in events])
+        await remit.decide(outcome.pending[0].token, approve=True, by="dana")
+
+    run_virtual(main())
+
+
 def test_a_confirmed_child_run_is_not_begun_before_the_yes_and_not_after_a_no() -> None:
     """C8, E1, case 65: the body of a confirmed call may be a whole run."""
 

@@ -19,7 +19,8 @@ from loop_rig import (
     statuses,
     watched,
 )
-from remit import Limits, Reason, Tool, ToolError
+from remit import Decision, Limits, Pending, Reason, Tool, ToolError
+from remit.canonical import encode
 from remit.rows import Settled
 from remit.testing import ScriptedModel, Step, run_virtual
 
@@ -329,5 +330,35 @@ def test_a_child_whose_run_a_tool_ended_gives_its_output_to_the_parent() -> None
         outcome = await desk(ScriptedModel([("ask", {"task": "x"}), "done"]), [ask]).run("go")
         assert said(outcome) == ["dana has it"]
         assert outcome.output == "done"
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("long", [0, 3_000, 60_000])
+@pytest.mark.parametrize("note", [2, 9_000])
+@pytest.mark.parametrize("shape", ["text", "json"])
+def test_the_output_of_an_edited_call_is_the_tools_own(long: int, note: int, shape: str) -> None:
+    """O2, E5: the model is told what was changed; the caller gets the result without those words, and whole."""
+
+    @remit.tool(effect="confirm", ends_run=True)
+    async def close(number: int, note: str = "") -> Any:
+        """Close an account."""
+        text = f"\nclosed {number}" + "." * long
+        return text if shape == "text" else {"log": text}
+
+    async def confirm(_: Pending) -> Decision:
+        return Decision(approve=True, by="dana", edit={"number": 2, "note": "n" * note})
+
+    async def main() -> None:
+        calls = [("close", {"number": 1}), ("close", {"number": 1})]
+        support = desk([calls], [close], confirm=confirm)
+        outcome = await support.run("go", run_id="r")
+        text = "\nclosed 2" + "." * long
+        own = text if shape == "text" else encode({"log": text}).decode()
+        assert outcome.output == own
+        assert outcome.text == own
+        assert "dana changed the arguments" in said(outcome)[0]
+        again = await support.outcome("r")
+        assert (again.output, again.text) == (own, own)
 
     run_virtual(main())

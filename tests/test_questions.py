@@ -674,6 +674,69 @@ def test_an_answer_that_the_type_itself_refuses_is_asked_for_anew_with_the_reaso
     run_virtual(main())
 
 
+def test_an_answer_that_the_type_refuses_is_repeated_to_nobody() -> None:
+    """E6, R1: it may be a secret; whoever is asked next, the events and the question in the journal say why only."""
+
+    def long_enough(word: str) -> str:
+        if len(word) < 12:
+            raise ValueError("it is too short")
+        return word
+
+    async def main() -> None:
+        form = Form((Annotated[str, AfterValidator(long_enough)], "password?"))
+        remit = desk([fill("a"), "done"], [form.tool()])
+        [pending] = (await remit.run("go", run_id="r")).pending
+        await remit.supply(pending.id, "hunter2")
+        outcome, events = await watched(remit, "go", run_id="r")
+        [again] = outcome.pending
+        assert "it is too short" in again.summary
+        assert "hunter2" not in again.summary
+        assert "hunter2" not in str([event.to_json() for event in events])
+        asked = [row for row in await rows(remit, "r") if isinstance(row, Questioned)]
+        assert len(asked) == 2
+        assert "hunter2" not in repr(asked)
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_a_body_that_changed_its_arguments_and_asked_gets_them_again_as_they_were(
+    in_process: bool,
+) -> None:
+    """E6, E5: what was approved and asked for is what it is entered with, in the same activation too."""
+    entered: list[list[str]] = []
+
+    @rm.tool(effect="idempotent")
+    async def send(to: list[str], call: Call[Any]) -> str:
+        """Send."""
+        entered.append(list(to))
+        to.append("everybody")
+        return str(call.ask(str, "what?"))
+
+    async def confirm(_: Pending) -> Decision:
+        return Decision(approve=True, by="dana", edit={"to": ["bo"]})
+
+    async def answer(_: Pending) -> str:
+        return "hello"
+
+    async def main() -> None:
+        remit = desk(
+            [[("send", {"to": ["ann"]})], "done"],
+            [send],
+            policy=lambda _: Confirm("Sure?"),
+            confirm=confirm,
+            answer=answer if in_process else None,
+        )
+        outcome = await remit.run("go", run_id="r")
+        if not in_process:
+            await remit.supply(outcome.pending[0].id, "hello")
+            outcome = await remit.resume("r")
+        assert entered == [["bo"], ["bo"]]
+        assert statuses(outcome) == ["ok"]
+
+    run_virtual(main())
+
+
 def test_an_expired_question_is_asked_anew_when_the_run_is_resumed() -> None:
     """E6: nobody waits for ever on a question that nobody can answer any more."""
 

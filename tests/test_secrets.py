@@ -100,6 +100,42 @@ def test_no_event_and_no_pending_shows_a_secret() -> None:
     run_virtual(main())
 
 
+def test_a_question_that_spells_a_secret_shows_it_to_nobody() -> None:
+    """R1, E6: masked for who is asked and in the events; the answer finds its place all the same."""
+
+    @tool(effect="read")
+    async def check(pin: Annotated[str, Secret], call: Call) -> str:
+        """Checks."""
+        return str(call.ask(int, f"how often was {pin} used?"))
+
+    async def main() -> None:
+        remit = desk(ask({"pin": PIN}, "check"), [check])
+        outcome, events = await watched(remit, "go", run_id="r")
+        [pending] = outcome.pending
+        assert pending.summary == "how often was *** used?"
+        assert PIN not in repr(pending)
+        assert PIN not in shown_events(events)
+        await remit.supply(pending.id, 3)
+        assert said(await remit.resume("r")) == ["3"]
+
+    run_virtual(main())
+
+
+def test_no_repr_of_a_pending_or_a_decision_spells_arguments() -> None:
+    """R1, E5: whoever executes a call elsewhere has the true ones, and logs of either show none."""
+    schema = {"type": "object", "properties": {"pin": {"type": "string", "writeOnly": True}}}
+    send = Tool.elsewhere(name="send", description="Sends.", parameters=schema, effect="idempotent")
+
+    async def main() -> None:
+        outcome = await desk(ask({"pin": PIN}, "send"), [send]).run("go")
+        [pending] = outcome.pending
+        assert json.loads(pending.arguments) == {"pin": PIN}
+        assert PIN not in repr(outcome.pending)
+        assert PIN not in repr(Decision(approve=True, by="dana", edit={"pin": PIN}))
+
+    run_virtual(main())
+
+
 def test_an_approval_binds_the_true_arguments() -> None:
     """E5, R1: what is masked alike is not alike."""
 

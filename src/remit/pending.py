@@ -56,8 +56,9 @@ class Pending:
     path: tuple[str, ...]
     """Names of the remits from the root down to the one that waits."""
     tool: str
-    arguments: str
-    """The exact arguments as canonical JSON, with what is marked `Secret` masked."""
+    arguments: str = field(repr=False)
+    """The exact arguments as canonical JSON. What is marked `Secret` is masked, but for whoever executes a call of
+    kind `result`: who needs the true ones."""
     summary: str
     """What the person who decides is shown; the question of an input."""
     token: str | None = field(repr=False)
@@ -78,7 +79,7 @@ class Decision:
     """Who decided."""
     note: str = ""
     """Told to the model when the call is refused."""
-    edit: Mapping[str, Any] | None = None
+    edit: Mapping[str, Any] | None = field(default=None, repr=False)
     """Arguments of the host's own in place of the model's; the model is told."""
 
     def __post_init__(self) -> None:

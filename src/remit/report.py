@@ -14,7 +14,7 @@ from remit.messages import Status, Text
 from remit.outcome import Outcome, Reason
 from remit.pending import Pending
 from remit.rows import decode_row
-from remit.state import RunState
+from remit.state import RunState, tools_own
 from remit.store.base import Journal
 from remit.store.filling import fill
 from remit.tools import BadArguments
@@ -74,16 +74,17 @@ def _typed(state: RunState, spec: OutputSpec) -> Any:
 
 async def handed_in(store: Journal, state: RunState) -> str | None:
     """What the call that ended the run came to, whole: of a long result the model was shown an excerpt."""
-    result = None if state.handed_in is None else state.handed_in.result
-    if result is None or not result.kept:
+    came = state.handed_in
+    result = None if came is None else came.result
+    if came is None or result is None or not result.kept:
         return None
-    parts = {at: block.text for at, block in enumerate(result.content) if isinstance(block, Text)}
+    parts = {at: block for at, block in enumerate(result.content) if isinstance(block, Text)}
     for kept in result.kept:
         if kept.form in ("text", "json"):
             artifact = await store.artifact(state.run_id, kept.artifact.removeprefix(HANDLE_PREFIX))
             if artifact is not None:
-                parts[kept.at] = artifact.text
-    return "".join(parts[at] for at in sorted(parts))
+                parts[kept.at] = Text(artifact.text)
+    return tools_own([parts[at] for at in sorted(parts)], came.words)
 
 
 async def stored_outcome(

@@ -182,6 +182,8 @@ class Settled(_Recorded, frozen=True):
     """What the call charged beyond what was reserved for it."""
     ends: Ends = ""
     """What the result means for the run, once the whole turn is answered."""
+    words: str = ""
+    """Of a result that ends the run: the words of ours before it, which are none of the tool's."""
     kept: tuple[Kept, ...] = ()
     """Where the blocks stand that are not written down here."""
     artifacts: tuple[str, ...] = ()
@@ -229,6 +231,8 @@ class Questioned(_Recorded, frozen=True):
     """How many questions of the call come before this one: they have their answers."""
     refused: str = ""
     """Why the answer that it once had is none; empty where it had none."""
+    shown: str = ""
+    """The question as people are shown it, where it spells a secret of the arguments; else empty."""
 
 
 class HandedOut(_Recorded, frozen=True):

@@ -103,6 +103,8 @@ class HandedIn(NamedTuple):
     typed: bool
     result: Keeps | None = None
     """Its result, with what of it stands in artifacts; None for a typed output."""
+    words: str = ""
+    """The words of ours before that result, which are no part of `text`."""
 
 
 class CallState:
@@ -130,6 +132,7 @@ class CallState:
         "unanswered",
         "under_way",
         "withdrawn",
+        "words",
     )
 
     def __init__(self, slot: Slot, asked: Asked) -> None:
@@ -154,6 +157,8 @@ class CallState:
         self.withdrawn = False
         self.ends: Ends = ""
         """What its result means for the run."""
+        self.words = ""
+        """Of a result that ends the run: the words of ours before it."""
         self.unanswered = False
         """Somebody was asked in this activation and did not answer: nobody is asked again before the next."""
         self.ask_again = False
@@ -632,7 +637,7 @@ class RunState:
         if row.memo is not None:
             self.memo.setdefault(row.memo, row)
         if row.ends:
-            call.ends = row.ends
+            call.ends, call.words = row.ends, row.words
             self._ends = True
         if row.polling:
             self._polling.add(row.tool_use_id)
@@ -670,7 +675,10 @@ class RunState:
             self.handed_in = HandedIn(ends["output"].use.arguments, typed=True)
         elif "done" in ends:
             call = ends["done"]
-            self.handed_in = HandedIn(_text_of(call), typed=False, result=call.result)
+            text, result = _text_of(call), call.result
+            if call.words and result is not None:
+                text = tools_own(result.content, call.words)
+            self.handed_in = HandedIn(text, typed=False, result=result, words=call.words)
         elif "invalid" in ends:
             self._reject(_text_of(ends["invalid"]).removeprefix("Error: "))
         elif self.invalids and any(call.succeeded for call in self.calls):
@@ -727,6 +735,14 @@ class RunState:
             self._inside += inside
         if overshoot is not ZERO:
             self._overshoot += overshoot
+
+
+def tools_own(content: Iterable[ResultContent], words: str) -> str:
+    """The text of a result without the words of ours before it: a block of their own, or one with what follows."""
+    texts = [block.text for block in content if isinstance(block, Text)]
+    if words and texts:
+        texts[0] = "" if texts[0] == words else texts[0].removeprefix(f"{words}\n")
+    return "".join(texts)
 
 
 def _identity(call: CallState) -> str:

@@ -76,7 +76,8 @@ class Execution:
         self._left_running = False
         """The body was abandoned: what it asks now nobody answers, but it ends with it as it would have."""
         self.path = Path(run.path)
-        self._read_once = False
+        # Of an earlier entry in this activation, which may have changed what it got.
+        self._read_once = bool(call.spent.calls)
         self.entered = False
         """Whether the function was called."""
         self.carried_out = False

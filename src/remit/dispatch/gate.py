@@ -661,6 +661,7 @@ class Passage:
         words = self._edited_words()
         if words:
             result = result.behind(words, run.allowance(RESULT_TOKENS).chars)
+        ends = self._ends(result)
         remembered = (
             tool is not None
             and tool.deterministic
@@ -679,7 +680,8 @@ class Passage:
                 memo=self._memo if remembered and not words else None,
                 polling=tool is not None and tool.polling,
                 overshoot=self.overshoot,
-                ends=self._ends(result),
+                ends=ends,
+                words=words if ends == "done" else "",
                 kept=result.shown.kept,
                 artifacts=result.shown.artifacts,
             ),

@@ -17,6 +17,7 @@ from remit.dispatch.person import tell_pending
 from remit.dispatch.results import Result, said, unknown
 from remit.dispatch.telling import told_supplied
 from remit.messages import Status
+from remit.preview import masking
 from remit.rows import HandedOut, Questioned
 from remit.run import Run
 from remit.state import CallState
@@ -57,11 +58,13 @@ def put_question(
     overshoot: Amount,
 ) -> None:
     """Write down that the body asked. It can be answered from the next commit on."""
+    text = asked.question.text
+    shown = masking(text, tool.secrets(arguments.given)) if tool.has_secrets else text
     row = Questioned(
         call.use.id,
         secrets.token_hex(10),
         asked.question.schema,
-        asked.question.text,
+        text,
         canonical(tool.masked(arguments.given)),
         expires_at.isoformat(),
         spent,
@@ -69,6 +72,7 @@ def put_question(
         overshoot,
         asked.place,
         asked.refused,
+        "" if shown == text else shown,
     )
     run.record.write(row)
     # An answer that the asking tool itself did not take: whoever gave it is not asked again at once.

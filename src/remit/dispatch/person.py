@@ -13,7 +13,7 @@ from remit.errors import ConfigurationError, DecisionError, PutOff
 from remit.events import EventKind
 from remit.log import LOGGER
 from remit.pending import TOKENS, Decision, Pending
-from remit.preview import preview
+from remit.preview import masking, preview
 from remit.render import error_words
 from remit.rows import HandedOut, Proposed, Questioned
 from remit.run import Run, write_decision, write_supply
@@ -35,7 +35,7 @@ def pending_of(run_id: str, path: tuple[str, ...], call: CallState) -> Pending:
             summary, schema, key = asked.summary, None, None
         case Questioned() as asked:
             refused = f" (The last answer did not do: {asked.refused})" if asked.refused else ""
-            summary = (asked.question or f"{call.use.name} asks for input") + refused
+            summary = (asked.shown or asked.question or f"{call.use.name} asks for input") + refused
             schema, key = json.loads(asked.schema), None
         case HandedOut() as asked:
             summary, schema, key = asked.summary, None, call.key
@@ -150,6 +150,8 @@ def _tell_of(run: Run, pending: Pending, why: str) -> None:
     """Nothing came of the callback: the call waits on, and whoever wrote the callback hears why."""
     name = _callback(pending)
     LOGGER.warning("run %s: nothing came of the %s callback", run.state.run_id, name)
+    if pending.token is not None:
+        why = masking(why, (pending.token,))  # an error of the host's may quote what it was given
     kind: EventKind = "confirm_failed" if name == "confirm" else "answer_failed"
     run.emit(kind, {"id": pending.id, "tool": pending.tool, "error": why})
 

@@ -126,7 +126,7 @@ class Interview:
         try:
             return read(value)
         except ValueError as error:
-            self.open = Interruption(question, place, _first_lines(error))
+            self.open = Interruption(question, place, _why(error))
         raise self.open
 
 
@@ -198,6 +198,18 @@ def _question(schema: Mapping[str, Any], text: str) -> Question:
         return Question(canonical(schema), text)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"what is asked for is no JSON Schema: {error}") from error
+
+
+def _why(error: ValueError) -> str:
+    """Why an answer is none. It repeats no value: what it says goes to events and to whoever is asked next."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return _first_lines(error)
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(
+        located(Problem(each["loc"], each["msg"])) for each in problems[:_MAX_PROBLEMS]
+    )
 
 
 def _first_lines(error: Exception) -> str:
