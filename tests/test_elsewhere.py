@@ -25,6 +25,7 @@ from loop_rig import (
 )
 from remit import (
     ConfigurationError,
+    Decision,
     DecisionError,
     Limits,
     Outcome,
@@ -256,6 +257,31 @@ def test_a_wrong_definition_is_refused_where_it_is_made(options: dict[str, Any])
     }
     with pytest.raises(ConfigurationError):
         Tool.elsewhere(**given)
+
+
+def test_a_call_that_was_approved_before_the_callback_was_asked_stays_out_until_it_comes_back() -> (
+    None
+):
+    """E5, E6, E3: a decision that lay in the inbox leaves nothing to ask, and the call that is out waits."""
+    ship = Tool.elsewhere(
+        name="ship", description="Ships.", parameters={"type": "object"}, effect="confirm"
+    )
+
+    async def confirm(pending: Pending) -> Decision:
+        raise AssertionError("it was decided")
+
+    async def main() -> None:
+        remit = desk([[("ship", {})], "done"], [ship])
+        [asked] = (await remit.run("go", run_id="r")).pending
+        await remit.decide(id=asked.id, approve=True, by="dana")
+        outcome = await remit.replace(confirm=confirm).resume("r")
+        assert outcome.reason is Reason.WAITING
+        [out] = outcome.pending
+        assert out.kind == "result"
+        await remit.supply(out.id, "shipped")
+        assert said(await remit.resume("r")) == ["shipped"]
+
+    run_virtual(main())
 
 
 def test_an_edited_and_approved_call_is_handed_out_as_edited() -> None:

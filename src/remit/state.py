@@ -614,6 +614,7 @@ class RunState:
         call = self.waiting_for(row.pending_id)
         if call is None:
             raise JournalError(f"what was supplied for {row.pending_id!r} finds no open call")
+        call.ask_again = False
         if call.handed_out is not None:
             call.supplied = row
         elif call.question is not None:
@@ -723,7 +724,7 @@ class RunState:
         call = self.waiting_for(row.pending_id)
         if call is None:
             raise JournalError(f"a decision for {row.pending_id!r} finds no open call")
-        call.decision = row
+        call.decision, call.ask_again = row, False
         if row.key is not None:
             call.key = call.slot.key = row.key
             call.repeats = False
