@@ -177,7 +177,11 @@ def test_what_is_supplied_is_redacted_like_what_tools_return() -> None:
         await remit.supply(for_(outcome, "x").id, {"pin": "hunter2"})
         await remit.supply(for_(outcome, "y").id, "no hunter2", is_error=True)
         await remit.supply(for_(outcome, "z").id, "poison hunter2")
+        posted = await remit.store.inbox(outcome.run_id)
+        assert not [each for each in posted if b"hunter2" in each.body]
         outcome = await remit.resume(outcome.run_id)
+        kept = [row for row in await remit.store.read(outcome.run_id) if b"hunter2" in row.body]
+        assert kept == []
         assert said(outcome)[:2] == ['{"pin":"***"}', "Error: no ***"]
         assert "withheld" in said(outcome)[2]
         assert statuses(outcome) == ["ok", "error", "error"]

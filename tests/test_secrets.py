@@ -143,6 +143,7 @@ def test_an_approval_binds_the_true_arguments() -> None:
         remit = desk(ask({"amount": 1, "pin": PIN}), [pay])
         [pending] = (await remit.run("go", run_id="r")).pending
         true = arguments_hash({"amount": 1, "pin": PIN})
+        assert pending.arguments_hash == true
         for stated, why in (
             ("0" * 64, "stale"),
             (arguments_hash(json.loads(pending.arguments)), "stale"),
@@ -248,6 +249,26 @@ def test_progress_errors_and_misfits_do_not_spell_a_secret_in_an_event() -> None
         told = [event.fields["message"] for event in events if event.kind == "call_progress"]
         assert told == ["trying ***"]
         assert PIN in said(outcome)[0]  # what the model is told is the tool's own business
+
+    run_virtual(main())
+
+
+def test_a_question_of_the_body_does_not_spell_a_secret() -> None:
+    """R1, E6: neither in its pending nor in the event; the body is entered again with the answer."""
+
+    @tool(effect="idempotent")
+    async def unlock(pin: Annotated[str, Secret], call: Call) -> str:
+        """Unlocks."""
+        return "open" if call.ask(bool, f"Is {pin} right?") else "shut"
+
+    async def main() -> None:
+        remit = desk(ask({"pin": PIN}, "unlock"), [unlock])
+        outcome, events = await watched(remit, "go", run_id="r")
+        [pending] = outcome.pending
+        assert (pending.summary, pending.arguments) == ("Is *** right?", '{"pin":"***"}')
+        assert PIN not in shown_events(events)
+        await remit.supply(pending.id, True)
+        assert said(await remit.resume("r")) == ["open"]
 
     run_virtual(main())
 

@@ -68,6 +68,8 @@ class Pending:
     """The JSON Schema of the value that an input asks for; None for the other kinds."""
     key: str | None = None
     """The key of a call that was handed out: whoever executes it does so once for one key. Else None."""
+    arguments_hash: str | None = None
+    """Of an approval: SHA-256 of the true arguments, in hex, for `decide(arguments_hash=)`. Else None."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,8 @@ class Proposed(_Recorded, frozen=True):
     """UTC, ISO 8601."""
     wanted_by: str
     """What asked for the approval: `effect`, or `policy:` and its words."""
+    binds: str = ""
+    """SHA-256 of the true arguments, where secrets are masked in those above."""
 
 
 class Questioned(_Recorded, frozen=True):

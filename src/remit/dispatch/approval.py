@@ -53,11 +53,8 @@ def propose(
     pending_id = secrets.token_hex(10)  # runs of the same id in two stores share nothing
     token = TOKENS[pending_id] = mint_token()
     expires_at = run.clock.utc(after=tool.expires)
-    shown = canonical(tool.masked(arguments.given))
-    run.record.write(
-        Proposed(call.use.id, pending_id, summary, shown, expires_at.isoformat(), wanted)
-    )
-    run.record.propose(
-        NewProposal(pending_id, token_hash(token), arguments_hash(arguments.given), expires_at)
-    )
+    shown, binds = canonical(tool.masked(arguments.given)), arguments_hash(arguments.given)
+    at, masks = expires_at.isoformat(), binds if tool.has_secrets else ""
+    run.record.write(Proposed(call.use.id, pending_id, summary, shown, at, wanted, masks))
+    run.record.propose(NewProposal(pending_id, token_hash(token), binds, expires_at))
     tell_pending(run, call, tool, arguments)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from remit.canonical import encode
+from remit.canonical import arguments_hash, encode, parse_json
 from remit.errors import ConfigurationError, DecisionError, PutOff
 from remit.events import EventKind
 from remit.log import LOGGER
@@ -30,9 +30,11 @@ BY_CALLBACK = "answer callback"
 
 def pending_of(run_id: str, path: tuple[str, ...], call: CallState) -> Pending:
     """What an open call waits for, with its token if it has one that this process minted."""
+    binds = None
     match call.pending:
         case Proposed() as asked:
             summary, schema, key = asked.summary, None, None
+            binds = asked.binds or arguments_hash(parse_json(asked.arguments))
         case Questioned() as asked:
             refused = f" (The last answer did not do: {asked.refused})" if asked.refused else ""
             summary = (asked.shown or asked.question or f"{call.use.name} asks for input") + refused
@@ -53,6 +55,7 @@ def pending_of(run_id: str, path: tuple[str, ...], call: CallState) -> Pending:
         expires_at=datetime.fromisoformat(asked.expires_at),
         schema=schema,
         key=key,
+        arguments_hash=binds,
     )
 
 
