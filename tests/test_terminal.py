@@ -360,6 +360,20 @@ def test_nobody_is_asked_without_a_terminal(scenes: Path) -> None:
     assert b"needs your decision" in ended.stderr
 
 
+@pytest.mark.parametrize(("redirected", "asked"), [("</dev/null 2>log", False), ("2>log", True)])
+def test_a_script_at_a_terminal_is_asked_nothing(
+    scenes: Path, redirected: str, asked: bool
+) -> None:
+    """D3: with both its input and its messages elsewhere, nobody waits for a question."""
+    command = f"{sys.executable} -m remit.cli run --remit scenes.py:payment go {redirected}"
+    with Person("-c", command, program=("/bin/sh",), cwd=scenes) as sees:
+        if asked:
+            sees.until("[l]ater >")
+            sees.press("l\n")
+        assert sees.ends() == 14
+    assert sees.sees("needs your decision") == asked
+
+
 # --- colours -------------------------------------------------------------------------------------
 
 STYLES = re.compile(rb"\x1b\[[0-9;]*m")
@@ -524,7 +538,7 @@ def test_keys_that_nobody_waits_for_tear_nothing(scenes: Path) -> None:
     with person(scenes, "waits", columns=60) as sees:
         sees.until("forever 0:0")
         sees.press("impatient")
-        sees.until("impatient")
+        sees.until(lambda: b"impatient" in sees.written)
         sees.until(lambda: not sees.sees("impatient"))
         sees.press("\x03")
         assert sees.ends() == 130

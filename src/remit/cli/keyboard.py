@@ -103,9 +103,10 @@ class Presses:
 def controlling_terminal() -> str | None:
     """The path of the terminal that this process may ask on; None where it has none.
 
-    A process in the background would be stopped by the attempt, so it has none.
+    A process in the background would be stopped by the attempt, so it has none. Nor has one whose input and
+    messages both go elsewhere: a script started it, and nobody waits for a question.
     """
-    if sys.platform == "win32":
+    if sys.platform == "win32" or not (os.isatty(0) or os.isatty(2)):
         return None
     for path in (*_terminals_of_streams(), "/dev/tty"):
         with contextlib.suppress(OSError), _opened(path, os.O_RDWR) as terminal:
