@@ -21,6 +21,7 @@ from loop_rig import (
     rows,
     said,
     statuses,
+    virtual_now,
     watched,
 )
 from remit import (
@@ -37,7 +38,7 @@ from remit import (
 from remit.models.scripted import Step
 from remit.rows import HandedOut, Supplied
 from remit.supervise import ABANDONED
-from remit.testing import run_virtual
+from remit.testing import SimulatedWorkers, run_virtual
 from remit.testing.crash import CrashStore
 
 PARAMETERS = {
@@ -185,6 +186,34 @@ def test_what_is_supplied_is_redacted_like_what_tools_return() -> None:
         assert said(outcome)[:2] == ['{"pin":"***"}', "Error: no ***"]
         assert "withheld" in said(outcome)[2]
         assert statuses(outcome) == ["ok", "error", "error"]
+
+    run_virtual(main())
+
+
+def test_a_large_result_is_read_and_told_off_the_event_loop() -> None:
+    """C6: by whoever supplies it, and by the run that takes it in."""
+
+    class Counted(SimulatedWorkers):
+        submitted = 0
+
+        def submit(self, fn: Any) -> Any:
+            self.submitted += 1
+            return super().submit(fn)
+
+    async def main() -> None:
+        workers = Counted()
+        runtime = rm.Runtime(workers=workers, now=virtual_now)
+        remit = desk([shipments("x", "y"), "done"], [ship()], runtime=runtime)
+        outcome = await remit.run("go")
+        await remit.supply(for_(outcome, "x").id, "small")
+        assert workers.submitted == 0
+        await remit.supply(for_(outcome, "y").id, ["large"] * 100_000)
+        assert workers.submitted == 1
+        outcome = await remit.resume(outcome.run_id)
+        assert workers.submitted == 2
+        assert statuses(outcome) == ["ok", "ok"]
+        with pytest.raises(DecisionError):
+            await remit.supply("gone", "small")
 
     run_virtual(main())
 

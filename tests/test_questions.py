@@ -383,6 +383,23 @@ def test_one_call_asks_no_more_than_a_hundred_questions() -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize("blocking", [False, True])
+def test_a_question_is_asked_from_a_real_thread_and_a_real_event_loop(blocking: bool) -> None:
+    """C6, E6: nothing of it is the simulation's."""
+
+    async def main() -> None:
+        form = Form((int, "how many?"), (str, "which?"), effect="idempotent")
+        remit = desk([fill("a", "b"), "done"], [form.tool(blocking=blocking)], runtime=rm.Runtime())
+        outcome = await remit.run("go")
+        for answers in ((1, 2), ("x", "y")):
+            for pending, answer in zip(outcome.pending, answers, strict=True):
+                await remit.supply(pending.id, answer)
+            outcome = await remit.resume(outcome.run_id)
+        assert said(outcome) == ["a: 1, 'x'", "b: 2, 'y'"]
+
+    asyncio.run(main())
+
+
 # --- where it may not be asked -------------------------------------------------------------------
 
 

@@ -46,6 +46,7 @@ from remit.pending import (
     token_hash,
 )
 from remit.redaction import WITHHELD, Redactor, redacted_json
+from remit.render import is_quick
 from remit.report import read_state
 from remit.run import write_decision, write_supply
 from remit.store.base import Journal, wrong_kind
@@ -430,7 +431,7 @@ class Remit(Generic[Deps, Out_co]):
         if known.kind == "input":
             asked = (await read_state(self.store, known.run_id)).asked(pending_id)
             schema = _REASON if is_error else asked
-        text = fitting(value, schema)
+        text = await self._fitting(value, schema)
         if known.kind == "result" and self.redact is not None:
             text, is_error = await self._redacted(text, self.redact, is_error=is_error)
         supplied = write_supply(text, is_error=is_error, by=by)
@@ -446,6 +447,12 @@ class Remit(Generic[Deps, Out_co]):
             return await work, is_error
         except Exception:  # noqa: BLE001 - the host's own code: whatever it raises, nothing is recorded of it
             return json_text(WITHHELD), True
+
+    async def _fitting(self, value: Any, schema: Mapping[str, Any] | None) -> str:
+        """What is supplied, as JSON; a large value is read in a worker. Errors: `ConfigurationError`."""
+        if is_quick(value):
+            return fitting(value, schema)
+        return await self.runtime.workers.submit(lambda: fitting(value, schema))
 
     async def new_token(self, id: str) -> str:  # noqa: A002 - the field's name
         """Mint a token for an open proposal; the last one is void. Errors: `DecisionError`."""

@@ -19,7 +19,6 @@ from remit.bodies import Body, Ended, run_inline
 from remit.budget import ZERO, Amount, Bill, Reservation, Totals
 from remit.canonical import encode
 from remit.current import CURRENT, Frame
-from remit.dispatch.outside import answered
 from remit.dispatch.telling import told
 from remit.dispatch.wrapping import Descent
 from remit.errors import ConfigurationError, ToolError
@@ -33,7 +32,7 @@ from remit.state import CallState
 from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
 from remit.tools import Arguments, Call, Effect, Tool
 from remit.tools.derived import Invocation
-from remit.tools.question import Interruption, Interview, interruption
+from remit.tools.question import Answered, Interruption, Interview, Question, interruption
 from remit.workers import WorkersExhausted
 
 __all__ = ["Execution"]
@@ -304,7 +303,7 @@ class Execution:
 
     def _new_interview(self) -> Interview | None:
         asks = self._tool.wants_call or self._tool.wrappers
-        return Interview(answered(self._call)) if asks else None
+        return Interview(_answered(self._call)) if asks else None
 
     def asked(self, ending: Ending) -> Interruption | None:
         """The question that ended the body; None where it ended otherwise, swallowed questions included."""
@@ -396,6 +395,14 @@ class Execution:
             shown.artifacts,
         )
         return LateOutcome(row, result.artifacts)
+
+
+def _answered(call: CallState) -> tuple[Answered, ...]:
+    """What the body of a call has asked and was answered, in the order of asking."""
+    return tuple(
+        Answered(Question(row.schema, row.question), supplied.value, supplied.is_error)
+        for row, supplied in call.answers
+    )
 
 
 def _worth_retrying(ended: Ended) -> bool:

@@ -441,15 +441,12 @@ class Passage:
         if self._tool.is_elsewhere:
             await self._hand_out()
             return
-        reserved, self._reserved = self._reserved, None
-        if reserved is None:
-            raise RuntimeError("a body is entered only on a reservation: admit() comes first")
         execution = self._execution = Execution(
             run,
             self.call,
             self._tool,
             self._arguments,
-            reserved=reserved,
+            reserved=self._take_reservation(),
             until=self.until,
             whose_time=self._whose_time,
             step=run.state.steps + (1 if self._withheld else 0),
@@ -474,7 +471,7 @@ class Passage:
 
     async def _hand_out(self) -> None:
         """Hand the call out once its turn has come; what holds its resources elsewhere is not known here."""
-        run, tool, footprint = self.run, self._tool, self.footprint
+        run, footprint = self.run, self.footprint
         summary = await self._call_in_words()
         claim = PROCESS.request(
             footprint.resources or (), exclusive=footprint.writes, path=Path(run.path)
@@ -486,25 +483,24 @@ class Passage:
             if not (claim.granted and in_time):
                 self._stay_out()
                 return
-            expires_at = run.clock.utc(after=tool.expires)
-            spent = Totals(calls=1, tokens=tool.tokens, usd=tool.usd)
-            reserved, self._reserved = self._reserved, None
-            if reserved is None:
-                raise RuntimeError(
-                    "a call is handed out only on a reservation: admit() comes first"
-                )
-            reserved.settle(spent.amount)
+            expires_at = run.clock.utc(after=self._tool.expires)
             await hand_out(
                 run,
                 self.call,
-                tool,
+                self._tool,
                 self._arguments,
                 summary=summary,
                 expires_at=expires_at,
-                spent=spent,
+                reserved=self._take_reservation(),
             )
         finally:
             claim.release()
+
+    def _take_reservation(self) -> Reservation:
+        reserved, self._reserved = self._reserved, None
+        if reserved is None:
+            raise RuntimeError("nothing begins without a reservation: admit() comes first")
+        return reserved
 
     async def _guards_passed(self) -> bool:
         """Effects wait for every guard that can veto them (case 33)."""
@@ -571,7 +567,11 @@ class Passage:
             words = f"Error: one call asks at most {MAX_QUESTIONS} questions."
             self._settle(said(words, Status.ERROR))
         else:
-            self._stay_open(lambda: self._put_question(asked, execution))
+            self._stay_open(
+                lambda: put_question(
+                    self.run, self.call, self._tool, self._arguments, asked, execution
+                )
+            )
 
     def _stay_open(self, write: Callable[[], None]) -> None:
         """Write down what the call waits for; of one that began early when its reply is known to be whole."""
@@ -582,24 +582,6 @@ class Passage:
             self._settle(said(f"Error: it waits for somebody, and {why}.", Status.ERROR))
         else:
             write()
-
-    def _put_question(self, asked: Interruption, execution: Execution) -> None:
-        try:
-            expires_at = self.run.clock.utc(after=self._tool.expires)
-            spent, inside = execution.bill()
-        finally:
-            execution.refund()
-        put_question(
-            self.run,
-            self.call,
-            self._tool,
-            self._arguments,
-            asked,
-            expires_at=expires_at,
-            spent=spent or Totals(),
-            inside=inside or NOTHING,
-            overshoot=execution.overshoot,
-        )
 
     def _await_run(self, run_id: str, execution: Execution) -> None:
         spent, inside = execution.bill()

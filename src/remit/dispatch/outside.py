@@ -11,8 +11,9 @@ import secrets
 from datetime import datetime
 from typing import Any
 
-from remit.budget import Amount, Bill, Totals
+from remit.budget import NOTHING, Reservation, Totals
 from remit.canonical import arguments_hash, canonical
+from remit.dispatch.execution import Execution
 from remit.dispatch.person import tell_pending
 from remit.dispatch.results import Result, said, unknown
 from remit.dispatch.telling import told_supplied
@@ -24,10 +25,9 @@ from remit.state import CallState
 from remit.store.base import NewProposal
 from remit.supervise import Halt
 from remit.tools import Arguments, Tool
-from remit.tools.question import Answered, Interruption, Question
+from remit.tools.question import Interruption
 
 __all__ = [
-    "answered",
     "come_back",
     "cut_off",
     "hand_out",
@@ -37,27 +37,20 @@ __all__ = [
 ]
 
 
-def answered(call: CallState) -> tuple[Answered, ...]:
-    """What the body of a call has asked and was answered, in the order of asking."""
-    return tuple(
-        Answered(Question(row.schema, row.question), supplied.value, supplied.is_error)
-        for row, supplied in call.answers
-    )
-
-
-def put_question(
+def put_question(  # noqa: PLR0917 - what the call is, and how its body ended
     run: Run,
     call: CallState,
     tool: Tool[..., Any],
     arguments: Arguments,
     asked: Interruption,
-    *,
-    expires_at: datetime,
-    spent: Totals,
-    inside: Bill,
-    overshoot: Amount,
+    execution: Execution,
 ) -> None:
-    """Write down that the body asked. It can be answered from the next commit on."""
+    """Write down that the body asked, and what it cost. It can be answered from the next commit on."""
+    try:
+        expires_at = run.clock.utc(after=tool.expires)
+        spent, inside = execution.bill()
+    finally:
+        execution.refund()
     text = asked.question.text
     shown = masking(text, tool.secrets(arguments.given)) if tool.has_secrets else text
     row = Questioned(
@@ -67,9 +60,9 @@ def put_question(
         text,
         canonical(tool.masked(arguments.given)),
         expires_at.isoformat(),
-        spent,
-        inside,
-        overshoot,
+        spent or Totals(),
+        inside or NOTHING,
+        execution.overshoot,
         asked.place,
         asked.refused,
         "" if shown == text else shown,
@@ -92,9 +85,11 @@ async def hand_out(
     *,
     summary: str,
     expires_at: datetime,
-    spent: Totals,
+    reserved: Reservation,
 ) -> None:
     """Give the call to whoever executes it elsewhere. Durable before anybody is told. Errors: `JournalError`."""
+    spent = Totals(calls=1, tokens=tool.tokens, usd=tool.usd)
+    reserved.settle(spent.amount)
     shown = canonical(arguments.given)
     row = HandedOut(
         call.use.id, secrets.token_hex(10), summary, shown, expires_at.isoformat(), spent
