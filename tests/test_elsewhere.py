@@ -34,6 +34,7 @@ from remit import (
     Reason,
     Refuse,
     Tool,
+    Transcript,
 )
 from remit.models.scripted import Step
 from remit.rows import HandedOut, Supplied
@@ -186,6 +187,31 @@ def test_what_is_supplied_is_redacted_like_what_tools_return() -> None:
         assert said(outcome)[:2] == ['{"pin":"***"}', "Error: no ***"]
         assert "withheld" in said(outcome)[2]
         assert statuses(outcome) == ["ok", "error", "error"]
+
+    run_virtual(main())
+
+
+def test_what_is_supplied_to_a_run_inside_keeps_to_the_redaction_of_that_run() -> None:
+    """R2: who brings it holds the outer remit, which need not know what the inner one hides."""
+    seen: list[str] = []
+
+    def ending(transcript: Transcript) -> str:
+        seen.extend(result.text for result in transcript[-1].tool_results)
+        return "child done"
+
+    async def main() -> None:
+        child = desk(
+            [shipments("x"), ending],
+            [ship()],
+            name="child",
+            redact=lambda text: text.replace("hunter2", "***"),
+        )
+        act = child.as_tool("delegate", "Delegate.", limits=LIMITS)
+        parent = desk([[("delegate", {"task": "go"})], "done"], [act])
+        outcome = await parent.run("go")
+        await parent.supply(outcome.pending[0].id, "pin hunter2")
+        assert (await parent.resume(outcome.run_id)).completed
+        assert seen == ["pin ***"]
 
     run_virtual(main())
 
