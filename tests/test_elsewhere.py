@@ -244,6 +244,20 @@ def test_a_large_result_is_read_and_told_off_the_event_loop() -> None:
     run_virtual(main())
 
 
+def test_what_somebody_else_brought_is_redacted_when_it_becomes_a_result() -> None:
+    """R2: by a remit that redacts nothing, in another process perhaps."""
+
+    async def main() -> None:
+        remit = desk(
+            [shipments("x"), "done"], [ship()], redact=lambda text: text.replace("hunter2", "***")
+        )
+        outcome = await remit.run("go")
+        await remit.replace(redact=None).supply(outcome.pending[0].id, {"pin": "hunter2"})
+        assert said(await remit.resume(outcome.run_id)) == ['{"pin":"***"}']
+
+    run_virtual(main())
+
+
 @pytest.mark.parametrize("wrong", [b"x", object(), float("inf"), {1: 2}, {"x": {1, 2}}])
 def test_what_is_no_json_is_refused_and_nothing_is_used_up(wrong: Any) -> None:
     """E6: an image or an object of Python's has no place in a journal."""
