@@ -66,8 +66,8 @@ class Display:
     quiet: bool = False
     """Nothing but questions and errors."""
     verbose: bool = False
-    """Arguments and results too."""
+    """What each reply was billed too, and every other event."""
     no_motion: bool = False
-    """No spinner and no ticking clock."""
+    """No ticking clock."""
     color: Literal["auto", "always", "never"] = "auto"
     """Colours; auto heeds NO_COLOR, FORCE_COLOR and TERM=dumb."""

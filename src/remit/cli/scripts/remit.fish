@@ -101,8 +101,8 @@ complete -c remit -n '__fish_remit_using_command chat' -l calls -r -d 'Calls of 
 complete -c remit -n '__fish_remit_using_command chat' -l seconds -r -d 'Seconds of work; waiting for you does not count.'
 complete -c remit -n '__fish_remit_using_command chat' -l plain -d 'One line for each thing that happens, no status line; so it is where there is n…'
 complete -c remit -n '__fish_remit_using_command chat' -l quiet -d 'Nothing but questions and errors.'
-complete -c remit -n '__fish_remit_using_command chat' -l verbose -d 'Arguments and results too.'
-complete -c remit -n '__fish_remit_using_command chat' -l no-motion -d 'No spinner and no ticking clock.'
+complete -c remit -n '__fish_remit_using_command chat' -l verbose -d 'What each reply was billed too, and every other event.'
+complete -c remit -n '__fish_remit_using_command chat' -l no-motion -d 'No ticking clock.'
 complete -c remit -n '__fish_remit_using_command chat' -l color -x -a 'auto always never' -d 'Colours; auto heeds NO_COLOR, FORCE_COLOR and TERM=dumb.'
 
 # Options for: completion
@@ -138,8 +138,8 @@ complete -c remit -n '__fish_remit_using_command demo' -s h -d 'Display this mes
 complete -c remit -n '__fish_remit_using_command demo' -l version -d 'Display application version.'
 complete -c remit -n '__fish_remit_using_command demo' -l plain -d 'One line for each thing that happens, no status line; so it is where there is n…'
 complete -c remit -n '__fish_remit_using_command demo' -l quiet -d 'Nothing but questions and errors.'
-complete -c remit -n '__fish_remit_using_command demo' -l verbose -d 'Arguments and results too.'
-complete -c remit -n '__fish_remit_using_command demo' -l no-motion -d 'No spinner and no ticking clock.'
+complete -c remit -n '__fish_remit_using_command demo' -l verbose -d 'What each reply was billed too, and every other event.'
+complete -c remit -n '__fish_remit_using_command demo' -l no-motion -d 'No ticking clock.'
 complete -c remit -n '__fish_remit_using_command demo' -l color -x -a 'auto always never' -d 'Colours; auto heeds NO_COLOR, FORCE_COLOR and TERM=dumb.'
 
 # Options for: run
@@ -165,8 +165,8 @@ complete -c remit -n '__fish_remit_using_command run' -l calls -r -d 'Calls of t
 complete -c remit -n '__fish_remit_using_command run' -l seconds -r -d 'Seconds of work; waiting for you does not count.'
 complete -c remit -n '__fish_remit_using_command run' -l plain -d 'One line for each thing that happens, no status line; so it is where there is n…'
 complete -c remit -n '__fish_remit_using_command run' -l quiet -d 'Nothing but questions and errors.'
-complete -c remit -n '__fish_remit_using_command run' -l verbose -d 'Arguments and results too.'
-complete -c remit -n '__fish_remit_using_command run' -l no-motion -d 'No spinner and no ticking clock.'
+complete -c remit -n '__fish_remit_using_command run' -l verbose -d 'What each reply was billed too, and every other event.'
+complete -c remit -n '__fish_remit_using_command run' -l no-motion -d 'No ticking clock.'
 complete -c remit -n '__fish_remit_using_command run' -l color -x -a 'auto always never' -d 'Colours; auto heeds NO_COLOR, FORCE_COLOR and TERM=dumb.'
 
 # Options for: tools
