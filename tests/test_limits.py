@@ -208,6 +208,43 @@ def test_of_eight_calls_with_four_left_the_first_four_run() -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize(
+    ("until", "price", "reason"),
+    [
+        (limits(calls=2), Decimal(0), Reason.CALL_BUDGET),
+        (limits(usd=Decimal("1.25")), Decimal("0.5"), Reason.COST_BUDGET),
+    ],
+)
+def test_a_read_that_could_begin_early_leaves_the_calls_before_it_what_they_need(
+    until: Limits, price: Decimal, reason: Reason
+) -> None:
+    """L1: the first calls in call order run, however long the reply is still being written."""
+
+    @rm.tool(effect="idempotent", usd=price)
+    async def keep(at: int) -> str:
+        """Keep."""
+        return f"kept {at}"
+
+    @rm.tool(effect="read", usd=price)
+    async def glance(at: int) -> str:
+        """Look."""
+        return f"saw {at}"
+
+    async def main() -> None:
+        asked = [
+            ("keep", {"at": 0}),
+            ("glance", {"at": 1}),
+            ("keep", {"at": 2}),
+            ("glance", {"at": 3}),
+        ]
+        script: list[Item] = [Step(asked, between=0.1), "handed back"]
+        outcome = await desk(script, [keep, glance], limits=until).run("Go.")
+        assert statuses(outcome) == ["ok", "ok", "not_started", "not_started"]
+        assert outcome.reason is reason
+
+    run_virtual(main())
+
+
 def test_a_turn_runs_at_most_128_calls() -> None:
     """L1: the rest of an overlong turn is answered, and the run goes on."""
 

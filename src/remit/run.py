@@ -366,6 +366,14 @@ class Run:
             reserved = self.budget.reserve(amount)
         return reserved
 
+    def has_room_for(self, amount: Amount) -> bool:
+        """Whether so much could be taken now. Nothing is taken."""
+        reserved = self.budget.reserve(amount)
+        if isinstance(reserved, Exhausted):
+            return False
+        reserved.refund()
+        return True
+
     def _hold_what_fits(self) -> None:
         """Measure the reserve of the hand-back again, and keep no more than there is."""
         self._hold_back()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from remit.budget import NOTHING, ZERO, Totals
-from remit.dispatch.gate import MAX_CALLS, Passage
+from remit.budget import NOTHING, ZERO, Amount, Totals
+from remit.dispatch.gate import MAX_CALLS, Passage, price_of
 from remit.messages import ToolUse, Usage
 from remit.rows import Asked, Charged
 from remit.run import Intents, Run
@@ -62,7 +62,18 @@ class EarlyReads:
         asked = self.intend(fresh)
         if asked[index].key is None or schedule([each.footprint for each in asked])[index]:
             return
+        if index and not run.has_room_for(self._claims(fresh)):
+            return  # the calls before it have the first claim (L1)
         self._begin(fresh[index], asked[index], index)
+
+    def _claims(self, uses: Sequence[ToolUse]) -> Amount:
+        """What the newest call and those before it that have not begun may take together."""
+        claims = ZERO
+        for use, asked in zip(uses, self._asked, strict=True):
+            tool = self._run.config.tools.get(use.name)
+            if asked.key is not None and tool is not None and use.id not in self._begun:
+                claims += price_of(tool)
+        return claims
 
     def complete(self) -> None:
         """The reply is whole: from here on its calls go the common way."""

@@ -46,15 +46,20 @@ from remit.schedule import Footprint, shares
 from remit.shown import RESULT_TOKENS
 from remit.state import CallState, Limit
 from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
-from remit.tools import Arguments, BadArguments, Effect
+from remit.tools import Arguments, BadArguments, Effect, Tool
 from remit.tools.question import MAX_QUESTIONS, Interruption
 
-__all__ = ["MAX_CALLS", "Passage"]
+__all__ = ["MAX_CALLS", "Passage", "price_of"]
 
 MAX_CALLS = 128
 """Calls of one turn that run; the others are answered "not run" (L1)."""
 MAX_PLAIN_CHARS = 1_000
 """Of the arguments that stand in for a summary that failed."""
+
+
+def price_of(tool: Tool[..., Any]) -> Amount:
+    """What one call of a tool is reserved for."""
+    return Amount(calls=1, tokens=tool.tokens, usd=tool.usd)
 
 
 class Passage:
@@ -349,7 +354,7 @@ class Passage:
             self._denied = Limit(Reason.DEADLINE, run.clock.end()[1])
             self._settle(not_run("the time of this task is over"))
             return False
-        price = Amount(calls=1, tokens=self._tool.tokens, usd=self._tool.usd)
+        price = price_of(self._tool)
         if self._begun or self.call.spent.calls:
             price = price.beyond(self.call.spent.amount)  # what was counted for it already
         reserved = run.reserve_call(price)
