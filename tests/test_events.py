@@ -340,3 +340,24 @@ def test_the_preview_of_media_is_their_type_and_size() -> None:
     content = (Text("before"), Media("image/png", b"x" * 1_234), Text("after"))
     assert preview_of(content) == "before [image/png, 1,234 bytes] after"
     assert preview_of((Media("\x1b[2J\nevil", b"x"),)) == "[ evil, 1 bytes]"
+
+
+def test_calls_that_a_run_leaves_open_are_told_too() -> None:
+    """V1: whoever watches sees every call come to its end, whatever ended the run."""
+
+    async def main() -> None:
+        remit = desk([[("pay", {}), ("look", {"seconds": 9})], "never"], [pay, look])
+        async with remit.stream("go") as live:
+            await asyncio.sleep(2)
+            await live.cancel()
+            events = [event async for event in live]
+        settled = {e.fields["tool"]: e.fields for e in events if e.kind == "call_settled"}
+        asked = {r.tool_use_id: r for m in live.outcome.transcript for r in m.tool_results}
+        assert {f["id"]: f["status"] for f in settled.values()} == {
+            use: result.status for use, result in asked.items()
+        }
+        assert settled["pay"]["seconds"] is None
+        assert settled["pay"]["preview"].startswith("Not started")
+        assert events[-1].kind == "run_ended"
+
+    run_virtual(main())

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from remit.artifacts import Artifact
 from remit.dispatch.early import EarlyReads
 from remit.dispatch.gate import MAX_CALLS, Passage
 from remit.dispatch.outside import cut_off
 from remit.messages import Status, Text
+from remit.preview import preview_of
 from remit.rows import Settled
 from remit.run import Run
 from remit.schedule import Footprint, schedule, shares
@@ -85,6 +87,22 @@ async def settle_the_rest(run: Run) -> None:
         if not call.settled:
             row, artifacts = await _closing_words(run, call)
             run.settle(row, artifacts)
+            if run.listeners:
+                run.emit("call_settled", _told(run, call, row))
+
+
+def _told(run: Run, call: CallState, row: Settled) -> dict[str, Any]:
+    """A call that was left open, as its last event has it: nobody took its time."""
+    prepared = run.prepare(call.use, call.arguments)
+    hide = prepared[0].secrets(prepared[1].given) if isinstance(prepared, tuple) else ()
+    return {
+        "id": call.use.id,
+        "tool": call.use.name,
+        "key": call.key,
+        "status": row.status.value,
+        "seconds": None,
+        "preview": preview_of(row.content, hide=hide),
+    }
 
 
 async def settle_early(run: Run) -> None:
