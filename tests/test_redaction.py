@@ -282,6 +282,7 @@ def test_what_a_function_reports_on_its_way_is_redacted_too() -> None:
     async def body(call: Call) -> str:
         call.progress(f"charging {CARD}")
         call.progress("odd")
+        call.progress("charging " + "".join(f"\\u{ord(digit):04x}" for digit in CARD))
         call.progress(None, fraction=0.5)
         return "ok"
 
@@ -289,7 +290,8 @@ def test_what_a_function_reports_on_its_way_is_redacted_too() -> None:
         script = [[("act", {})], "done"]
         _, events = await watched(desk(script, [made(body)], redact=fussy), "go")
         told = [event.fields["message"] for event in events if event.kind == "call_progress"]
-        assert told == [f"charging {HIDDEN}", "(withheld: its redaction failed)", None]
+        hidden = f"charging {HIDDEN}"
+        assert told == [hidden, "(withheld: its redaction failed)", hidden, None]
 
     run_virtual(main())
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,7 +20,18 @@ from remit.canonical import decode, encode, json_text, well_formed
 from remit.messages import Media, ResultContent, Text
 from remit.render import Rendered, render_text
 
-__all__ = ["WITHHELD", "Redactor", "both", "redacted", "redacted_json"]
+__all__ = [
+    "WITHHELD",
+    "Redactor",
+    "Withheld",
+    "both",
+    "closed",
+    "redacted",
+    "redacted_json",
+    "redacted_text",
+]
+
+T = TypeVar("T")
 
 Redactor: TypeAlias = Callable[[str], str]
 """From a text to the text that may be seen. Called from worker threads, several at a time."""
@@ -51,6 +62,28 @@ def redacted(rendered: Rendered, redact: Redactor) -> Rendered:
     work = _Redaction(redact, rendered.found)
     content = [made for block in rendered.content for made in work.block(block)]
     return msgspec.structs.replace(rendered, content=tuple(content), found=tuple(work.found))
+
+
+def redacted_text(text: str, redact: Redactor) -> str:
+    """A text, redacted as it reads. Errors: as `redacted`."""
+    return _Redaction(redact).text(text)
+
+
+class Withheld(msgspec.Struct, frozen=True):
+    """What a redactor that failed leaves: nothing is to be shown."""
+
+    kind: str
+    """The kind of its error; the words may hold what was to be redacted."""
+
+
+def closed(work: Callable[[], T]) -> T | Withheld:
+    """What work with a redactor comes to. It fails closed: whatever the host's code raises, nothing is shown."""
+    try:
+        return work()
+    except KeyboardInterrupt:  # the user's
+        raise
+    except BaseException as error:  # noqa: BLE001 - the host's own code, entered here for all of remit
+        return Withheld(type(error).__name__)
 
 
 def redacted_json(text: str, redact: Redactor) -> str:

@@ -45,7 +45,7 @@ from remit.pending import (
     mint_token,
     token_hash,
 )
-from remit.redaction import WITHHELD, Redactor, redacted_json
+from remit.redaction import WITHHELD, Redactor, Withheld, closed, redacted_json
 from remit.render import is_quick
 from remit.report import read_state
 from remit.run import write_decision, write_supply
@@ -442,11 +442,10 @@ class Remit(Generic[Deps, Out_co]):
 
     async def _redacted(self, result: str, redact: Redactor, *, is_error: bool) -> tuple[str, bool]:
         """What a call came to elsewhere, as it may be recorded, and whether it is an error; JSON."""
-        try:
-            work = self.runtime.workers.submit(lambda: redacted_json(result, redact))
-            return await work, is_error
-        except Exception:  # noqa: BLE001 - the host's own code: whatever it raises, nothing is recorded of it
-            return json_text(WITHHELD), True
+        made = await self.runtime.workers.submit(
+            lambda: closed(lambda: redacted_json(result, redact))
+        )
+        return (json_text(WITHHELD), True) if isinstance(made, Withheld) else (made, is_error)
 
     async def _fitting(self, value: Any, schema: Mapping[str, Any] | None) -> str:
         """What is supplied, as JSON; a large value is read in a worker. Errors: `ConfigurationError`."""

@@ -25,6 +25,7 @@ from remit.errors import ConfigurationError, ToolError
 from remit.late import STILL_RUNNING, LateOutcome
 from remit.messages import Status
 from remit.preview import masking, preview
+from remit.redaction import Withheld, closed, redacted_text
 from remit.resources import Path
 from remit.rows import Late, Started
 from remit.run import Run
@@ -351,11 +352,8 @@ class Execution:
         """A message of the function's, without what people are not to see."""
         redact = self._run.redact
         if redact is not None:
-            try:
-                made: object = redact(message)
-            except Exception:  # noqa: BLE001 - the host's own code: whatever it raises, nothing is shown
-                made = None
-            message = made if isinstance(made, str) else _WITHHELD
+            made = closed(lambda: redacted_text(message, redact))
+            message = _WITHHELD if isinstance(made, Withheld) else made
         return masking(message, self._tool.secrets(self._arguments.given))
 
     @property

@@ -20,7 +20,7 @@ from remit.dispatch.results import (
     unread,
 )
 from remit.messages import Status
-from remit.redaction import Redactor, redacted
+from remit.redaction import Redactor, Withheld, closed, redacted
 from remit.render import Rendered, is_quick
 from remit.run import Run
 from remit.shown import RESULT_TOKENS
@@ -116,10 +116,8 @@ class _Cleaning:
         """The kind of its error; the words may hold what was to be redacted."""
 
     def __call__(self, rendered: Rendered) -> Rendered | None:
-        try:
-            return redacted(rendered, self._redact)
-        except KeyboardInterrupt:  # the user's
-            raise
-        except BaseException as error:  # noqa: BLE001 - the host's own code: whatever it raises, nothing is shown
-            self.failure = type(error).__name__
+        made = closed(lambda: redacted(rendered, self._redact))
+        if isinstance(made, Withheld):
+            self.failure = made.kind
             return None
+        return made
