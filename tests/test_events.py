@@ -25,6 +25,7 @@ from remit import (
     ModelProfile,
     ModelRequest,
     ModelUnavailable,
+    Notice,
     Pending,
     Tool,
     Transcript,
@@ -119,6 +120,17 @@ async def trouble_with_the_model() -> list[Event]:
     return (await watched(desk(script, [look], notes=(note,)), "go"))[1]
 
 
+async def a_notice() -> list[Event]:
+    @wrap_model
+    async def noticing(request: ModelRequest, ask: AskModel) -> AsyncIterator[Chunk]:
+        yield Notice("tool_set_aside", "the model does not see convert")
+        async for chunk in ask(request):
+            yield chunk
+
+    made = desk(["done"])
+    return (await watched(made.replace(model=noticing(model_of(made))), "go"))[1]
+
+
 async def decisions() -> list[Event]:
     async def confirm(pending: Pending) -> Decision:
         raise EOFError
@@ -166,6 +178,7 @@ async def questions() -> list[Event]:
 RUNS: list[Callable[[], Awaitable[list[Event]]]] = [
     tools_of_all_kinds,
     trouble_with_the_model,
+    a_notice,
     decisions,
     redaction_that_fails,
     outputs,

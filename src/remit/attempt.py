@@ -17,7 +17,7 @@ from remit.budget import ZERO, Amount, Reservation
 from remit.dispatch.early import EarlyReads
 from remit.errors import ModelError, ModelProtocolError
 from remit.messages import Block, Message, Reply, StopReason, ToolUse, Usage
-from remit.models.base import BlockDone, Chunk, ModelRequest, TextDelta
+from remit.models.base import BlockDone, Chunk, ModelRequest, Notice, TextDelta
 from remit.models.checked import checked_block, checked_reply, is_usage
 from remit.preview import preview
 from remit.quote import Quote, cost_of
@@ -47,10 +47,11 @@ class Attempt:
             instructions=run.state.opened.instructions,
             transcript=run.state.transcript,
             tools=run.config.specs,
-            settings=run.config.settings,
+            settings=run.settings,
             max_output=quote.max_output,
             deadline=self.until,
             output_schema=None if self._closing else run.config.output_schema,
+            scratch=run.scratch,
         )
         self._reads = EarlyReads(run, allowed=not self._closing)
         self._blocks: list[Block] = []
@@ -119,6 +120,8 @@ class Attempt:
                     self._run.emit("text", {"text": text})
                 case BlockDone(block):
                     self._complete(checked_block(block))
+                case Notice(str(what), str(text)):
+                    self._run.emit("model_notice", {"what": what, "text": text})
                 case Reply():
                     reply = checked_reply(chunk, self._blocks)
                 case _:

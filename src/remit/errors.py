@@ -7,6 +7,7 @@
     │   ├── ModelProtocolError     it sent something that the protocol forbids
     │   ├── ModelUnavailable       worth another try
     │   └── ModelRejected          the same request will fail again
+    │       └── ContextExceeded      the prompt is longer than the model's window
     ├── ToolError                raised on purpose by a tool's author; becomes a result
     ├── PutOff                   raised on purpose by who was asked; the question stays open
     ├── JournalError             the record could not be written, read or matched
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ConfigurationError",
+    "ContextExceeded",
     "DecisionError",
     "Fenced",
     "JournalError",
@@ -86,6 +88,10 @@ class ModelUnavailable(ModelError):
 
 class ModelRejected(ModelError):
     """The same request will fail again: a wrong key, an unknown model, a refused body."""
+
+
+class ContextExceeded(ModelRejected):
+    """The prompt is longer than the model's window: a shorter one may pass."""
 
 
 class ToolError(RemitError):

@@ -22,6 +22,7 @@ EventKind: TypeAlias = Literal[
     "note_failed",
     "stop_when_failed",
     "model_retry",
+    "model_notice",
     "call_started",
     "call_progress",
     "call_retry",

@@ -12,6 +12,7 @@ import contextvars
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
@@ -29,6 +30,7 @@ from remit.excerpt import chars_of
 from remit.guards import Guards
 from remit.marks import budget_note
 from remit.messages import ResultContent, ToolUse
+from remit.models.base import Settings
 from remit.occupancy import fixed_tokens, what_fills
 from remit.outcome import Reason
 from remit.pending import AnswerCallback, ConfirmCallback, Decision, PendingKind
@@ -175,6 +177,8 @@ class Run:
         """Reads of the newest reply that began while it was still written."""
         self.remembering: dict[str, Passage] = {}
         """Deterministic calls that are being executed, by what they are remembered as."""
+        self.scratch: dict[object, Any] = {}
+        """What the model keeps from one request to the next."""
         self.quick: dict[str, bool] = {}
         """Deterministic functions, and whether they were measured to be quick."""
         self.checked: Replied | None = None
@@ -321,6 +325,14 @@ class Run:
         """The same, and whose clock says so."""
         end, whose = self.clock.end()
         return end - self.clock.kept(self.state.latencies), whose
+
+    @property
+    def settings(self) -> Settings:
+        """How the model is asked now: a choice of tool is for the first step only."""
+        settings = self.config.settings
+        if settings.tool_choice == "auto" or not self.state.steps:
+            return settings
+        return replace(settings, tool_choice="auto")
 
     @property
     def _output_cap(self) -> int:

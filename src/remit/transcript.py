@@ -44,6 +44,7 @@ from remit.messages import (
 __all__ = [
     "MEDIA_TOKENS",
     "Answering",
+    "Break",
     "Mended",
     "Slot",
     "Stub",
@@ -213,6 +214,15 @@ class Mended:
     """What was found and what was done, as a sentence for people."""
 
 
+class Break(msgspec.Struct, frozen=True, gc=False):
+    """A change of what had been sent. Opaque blocks that bind to what stood before them have lost it."""
+
+    first: int
+    """Index of the first message that was changed."""
+    end: int
+    """How many messages there were then: those after `first` and before this were said in view of the old."""
+
+
 class Stub(Value, frozen=True, gc=False):
     """What stands in place of a part of an old result."""
 
@@ -272,6 +282,7 @@ class Transcript:
 
     __slots__ = (
         "_answering",
+        "_breaks",
         "_doubts",
         "_ids",
         "_messages",
@@ -293,6 +304,7 @@ class Transcript:
         self._doubts: dict[str, tuple[str, ...]] = {}
         self._pending_keys: list[str] = []
         self._report: tuple[Mended, ...] = ()
+        self._breaks: tuple[Break, ...] = ()
         self._sent = 0
         self._extend(given)
 
@@ -386,6 +398,11 @@ class Transcript:
         return tuple(dict.fromkeys([handle for result in results for handle in result.artifacts]))
 
     @property
+    def breaks(self) -> tuple[Break, ...]:
+        """Where what had been sent was changed, oldest first. Not part of `to_json`."""
+        return self._breaks
+
+    @property
     def report(self) -> tuple[Mended, ...]:
         """What `load` had to mend, in order of position; empty for a history that was sound."""
         return self._report
@@ -447,6 +464,8 @@ class Transcript:
             freed += _size(self._messages[position]) - _size(message)
             self._messages[position] = message
         self._tokens -= freed
+        if changed:
+            self._breaks = (*self._breaks, Break(min(changed), len(self._messages)))
         return freed
 
     def add_reply(self, message: Message) -> Message:
@@ -555,6 +574,7 @@ class Transcript:
         made._doubts = self._doubts.copy()
         made._pending_keys = self._pending_keys.copy()
         made._report = self._report
+        made._breaks = self._breaks
         made._sent = self._sent
         return made
 

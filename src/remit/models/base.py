@@ -30,6 +30,7 @@ __all__ = [
     "Model",
     "ModelProfile",
     "ModelRequest",
+    "Notice",
     "Price",
     "Settings",
     "TextDelta",
@@ -51,7 +52,16 @@ class BlockDone(msgspec.Struct, frozen=True):
     block: Block
 
 
-Chunk: TypeAlias = TextDelta | BlockDone | Reply
+class Notice(msgspec.Struct, frozen=True):
+    """Something that people should know of this request. It is told as an event and changes nothing."""
+
+    what: str
+    """A stable word, such as `tool_set_aside`."""
+    text: str
+    """A sentence for people."""
+
+
+Chunk: TypeAlias = TextDelta | BlockDone | Notice | Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +149,10 @@ class ModelProfile:
     """What one call may use in the worst case, declared by a model whose output cap is not enforced."""
     reserve_usd: Decimal | None = None
     """The same in US dollars; also the way to put a price on calls that are not billed by token."""
+    cache_tokens: int | None = None
+    """The shortest prompt whose beginning is cached, in tokens; None: no cache is expected to be there."""
+    cache_seconds: float = 300.0
+    """How long a cached beginning lasts after it was last used."""
     media: tuple[str, ...] = ()
     """What the endpoint reads in results of tools, such as `image/png` or `image/*`. Anything else is told
     to the model as a note with a handle (X3)."""
@@ -173,6 +187,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """On the event loop's clock."""
     output_schema: Mapping[str, Any] | None = None
     """What a final text has to fit, root `type: object`; only where the profile says `native_output`."""
+    scratch: dict[object, Any] = {}
+    """What models keep from one request of a run to the next, each under a key of its own. Never stored."""
 
 
 class Model(Protocol):

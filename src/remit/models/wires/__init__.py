@@ -1,0 +1,43 @@
+"""The wires: how requests and replies are written for each kind of endpoint. Pure; no I/O.
+
+    codec.py      what every wire can do, and the values that go in and out
+    pieces.py     messages as they were encoded when they first went out, and bodies made of them
+    sse.py        the events in a stream of bytes
+    lowering.py   schemas in the dialect of a wire;  aliases.py  names and ids that a wire takes
+    toolbox.py    the tools of a request as a wire takes them, and the way back
+    anthropic.py, responses.py, chat.py      one codec each;  dialects.py  servers that speak Chat Completions
+
+Above: `models/endpoint.py`, which sends what is written here. Wires are found by name in `WIRES`, so that
+only those that are used are imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final
+
+from remit.errors import ConfigurationError
+from remit.models.wires.codec import Codec, Parsed
+
+__all__ = ["WIRES", "codec", "parse"]
+
+WIRES: Final[Mapping[str, tuple[str, str]]] = {
+    "anthropic": ("remit.models.wires.anthropic", "AnthropicCodec"),
+    "openai": ("remit.models.wires.responses", "ResponsesCodec"),
+    "openai-chat": ("remit.models.wires.chat", "ChatCodec"),
+}
+"""Name of a wire to where its codec stands."""
+
+
+def codec(wire: str) -> Codec:
+    """The codec of a wire, with its defaults. Errors: `ConfigurationError` for another name."""
+    if wire not in WIRES:
+        raise ConfigurationError(f"no wire is called {wire!r}: there are {', '.join(WIRES)}")
+    module, name = WIRES[wire]
+    return getattr(import_module(module), name)()
+
+
+def parse(body: Mapping[str, Any], wire: str) -> Parsed:
+    """Read a request body back. Errors: `ConfigurationError`, `TranscriptError`."""
+    return codec(wire).parse(body)
