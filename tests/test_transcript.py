@@ -358,7 +358,8 @@ def test_text_that_is_well_formed_is_not_copied() -> None:
         ([Message("user", (Text("\ud800"),))], 0),
         ([Message("user", (Media("image/png", b"", "\0"),))], 0),
         ([Message("user", (ToolUse("a", "look", "{}"),))], 0),
-        ([Message("user", (Opaque("x", b"{}"),))], 0),
+        ([Message("user", (Opaque("x", b""),))], 0),
+        ([USER, asked("a"), Message("user", (Opaque("x", b"{}"), result("a")))], 2),
         ([Message("user", (result("a"),))], 0),
         ([USER, asked("a"), USER], 2),
         ([USER, asked("a"), asked()], 2),
@@ -667,9 +668,9 @@ def told(transcript: Transcript) -> list[str]:
             id="a beginning is added",
         ),
         pytest.param(
-            [USER, Message("user", (ToolUse("a", "look", "{}"), Opaque("x", b"{}")))],
+            [USER, Message("user", (ToolUse("a", "look", "{}"), Opaque("x", b"")))],
             [],
-            ["1: Opaque in a user turn", "1: ToolUse in a user turn", "1: the message was empty"],
+            ["1: ToolUse in a user turn", "1: a blank opaque", "1: the message was empty"],
             id="the user calls nothing",
         ),
         pytest.param(

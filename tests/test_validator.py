@@ -76,7 +76,7 @@ INVALID: dict[str, tuple[str, int, list[Message]]] = {
     "an empty result": ("blank", 2, [user(HELLO), model(use("a")), user(ToolResult("a", ()))]),
     "a blank result": ("blank", 2, [user(HELLO), model(use("a")), user(result("a", Text("")))]),
     "a call of the user": ("wrong_place", 0, [user(use("a"))]),
-    "an opaque block of the user": ("wrong_place", 0, [user(THINKING)]),
+    "an empty opaque block of the user": ("blank", 0, [user(Opaque("anthropic", b""))]),
     "a result of the model": ("wrong_place", 1, [user(HELLO), model(result("a"))]),
     "an image of the model": ("wrong_place", 1, [user(HELLO), model(PNG)]),
     "a call that is open": ("unanswered", 1, [user(HELLO), model(use("a"))]),

@@ -136,7 +136,11 @@ class ToolResult(Value, frozen=True, tag_field="type", tag="tool_result"):
 
 
 class Opaque(Value, frozen=True, tag_field="type", tag="opaque"):
-    """A provider's own block, kept byte for byte and sent back to its issuer only."""
+    """A provider's own block, kept byte for byte and sent back to its issuer only.
+
+    In a user's turn it stands behind the results, and only where a history was parsed from a request body:
+    there it is what the wire can say and remit has no words for.
+    """
 
     issuer: str
     """Who can read it, such as `anthropic`."""

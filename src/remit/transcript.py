@@ -659,8 +659,8 @@ def validate(messages: Iterable[Message]) -> None:
     """Refuse a history that a provider would refuse. The last message may owe results.
 
     The first message is the user's. No message, result or text is blank, no text ill-formed (lone
-    surrogates, NUL). The assistant gives no results, the user calls no tools and holds nothing
-    opaque. Each tool use has a legal id (`[A-Za-z0-9_-]{1,64}`) that is unique in the history, and
+    surrogates, NUL). The assistant gives no results, the user calls no tools; what is opaque in a
+    user's turn came in with a history that a wire parsed. Each tool use has a legal id (`[A-Za-z0-9_-]{1,64}`) that is unique in the history, and
     exactly one result: in the next message, in call order, before any other content. Two messages
     of one side may follow each other: a paused turn, a later word.
 
@@ -712,7 +712,7 @@ def _message_fault(message: Message, owed: tuple[ToolUse, ...], ids: set[str]) -
 
 
 _HOLDS: Mapping[str, tuple[type, ...]] = {
-    "user": (Text, Media, ToolResult),
+    "user": (Text, Media, ToolResult, Opaque),
     "assistant": (Text, ToolUse, Opaque),
 }
 

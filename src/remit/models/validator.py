@@ -166,7 +166,7 @@ def _check_block(position: int, role: str, block: Block) -> None:
     elif isinstance(block, Media):
         place, blank, texts = "user", not block.data, (block.media_type, block.name or "")
     else:
-        place, blank = "assistant", not block.data
+        place, blank = role, not block.data
     if role != place:
         kind = type(block).__name__
         raise InvalidRequest(position, "wrong_place", f"{kind} in a message of the {role}")
