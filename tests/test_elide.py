@@ -27,6 +27,7 @@ from loop_rig import (
     watched,
 )
 from remit import (
+    ContextExceeded,
     Limits,
     Media,
     Message,
@@ -1077,3 +1078,87 @@ def test_two_runs_alike_elide_alike() -> None:
         return outcome.transcript.to_json()
 
     assert run_virtual(main()) == run_virtual(main())
+
+
+# --- a prompt that the provider refuses as too long ----------------------------------------------
+
+
+def refused_at(step: int, *, again: bool) -> Any:
+    """A model whose provider takes no prompt that is as long as that of one step."""
+    asked: list[int] = []
+
+    def says(transcript: Transcript, _: ModelRequest) -> Any:
+        asked.append(1)
+        if len(asked) == step or (again and len(asked) > step):
+            return ContextExceeded("the prompt is too long", usage=Usage())
+        return ("fetch", {"n": len(asked), "chars": LARGE}) if len(asked) < step else "done"
+
+    return says
+
+
+def test_a_prompt_that_is_refused_as_too_long_is_made_shorter() -> None:
+    """X5, case 50: the provider knows its window better; what is sent then is another request."""
+
+    async def main() -> None:
+        remit = desk(scripted(refused_at(8, again=False), 1_000_000), [fetch])
+        outcome, events = await watched(remit, "go")
+        assert outcome.completed
+        assert outcome.prefix_breaks == {"elision": 1}
+        refused, then = model_of(remit).requests[-2:]
+        assert [m.role for m in refused.messages] == [m.role for m in then.messages]
+        assert size(then) < size(refused)
+        assert "cut off" not in then.messages[-1].text  # nothing was
+        assert outcome.steps == 8
+        assert not [event for event in events if event.kind == "model_retry"]
+
+    run_virtual(main())
+
+
+def size(request: Any) -> int:
+    return Transcript(request.messages).tokens
+
+
+def test_a_prompt_that_stays_too_long_ends_the_run_with_what_fills_it() -> None:
+    """X5: not as a failure of the model, and no third request of the same kind is made."""
+
+    async def main() -> None:
+        remit = desk(scripted(refused_at(8, again=True), 1_000_000), [fetch])
+        outcome = await remit.run("go")
+        assert outcome.reason is Reason.CONTEXT_FULL
+        assert outcome.error
+        assert "fetch" in outcome.error
+        assert outcome.completed is False
+        assert len(model_of(remit).requests) <= 8 + MOST_ELISIONS
+        assert is_sendable(outcome.transcript)
+
+    run_virtual(main())
+
+
+def test_a_first_prompt_that_is_too_long_ends_the_run_at_once() -> None:
+    """X5: nothing can be elided; a model with a larger window takes the history over."""
+
+    async def main() -> None:
+        remit = desk(scripted(refused_at(1, again=True), 1_000_000), [fetch])
+        outcome = await remit.run("go")
+        assert outcome.reason is Reason.CONTEXT_FULL
+        assert len(model_of(remit).requests) == 1
+        larger = remit.replace(model=scripted(lambda *_: "done", 2_000_000))
+        assert (await larger.run("and now?", history=outcome.transcript)).completed
+
+    run_virtual(main())
+
+
+def test_an_elision_says_which_messages_were_said_in_view_of_the_old() -> None:
+    """X5: a codec leaves out the opaque blocks that bind to what was changed."""
+
+    async def main() -> None:
+        remit = desk(scripted(refused_at(8, again=False), 1_000_000), [fetch])
+        outcome = await remit.run("go")
+        [broken] = outcome.transcript.breaks
+        stubbed = [
+            at for at, message in enumerate(outcome.transcript) if "artifact:" in str(message)
+        ]
+        assert broken.first == stubbed[0]
+        assert broken.end == len(outcome.transcript) - 1
+
+    run_virtual(main())

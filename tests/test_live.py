@@ -15,6 +15,7 @@ from remit import (
     Event,
     Limits,
     Live,
+    ModelUnavailable,
     Pending,
     Reason,
     Remit,
@@ -92,6 +93,29 @@ def test_text_is_that_of_the_runs_own_model() -> None:
         async with parent.stream("go") as live:
             pieces = [piece async for piece in live.text()]
         assert "".join(pieces) == "Parent asks. Parent answers."
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("again", "read"),
+    [
+        ("The order is late.", "The order is late."),
+        ("The", "The order"),
+        ("Order 1042 is late.", "The order\nOrder 1042 is late."),
+        ("The old one.", "The order\nThe old one."),
+    ],
+)
+def test_text_that_an_attempt_repeats_is_given_once(again: str, read: str) -> None:
+    """E7: the reader sees no word twice; where the model says something else, it begins a new line."""
+
+    async def main() -> None:
+        broken = Step("The order", error=ModelUnavailable("dropped"))
+        script = [broken, Step([again, ("look", {})]), "That is all."]
+        async with desk(script, [look]).stream("go") as live:
+            pieces = [piece async for piece in live.text()]
+        assert "".join(pieces) == read + "That is all."
+        assert live.outcome.transcript[1].text == again
 
     run_virtual(main())
 

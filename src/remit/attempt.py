@@ -15,7 +15,7 @@ import msgspec
 
 from remit.budget import ZERO, Amount, Reservation
 from remit.dispatch.early import EarlyReads
-from remit.errors import ModelError, ModelProtocolError
+from remit.errors import ContextExceeded, ModelError, ModelProtocolError
 from remit.messages import Block, Message, Reply, StopReason, ToolUse, Usage
 from remit.models.base import BlockDone, Chunk, ModelRequest, Notice, TextDelta
 from remit.models.checked import checked_block, checked_reply, is_usage
@@ -80,6 +80,9 @@ class Attempt:
                 return None
             case Raised(error) if in_time and not was_stopped(ending, run.halt):
                 await self._reads.discard()
+                if isinstance(error, ContextExceeded):
+                    self._overflow(error, latency)
+                    return None
                 self._charge(error)
                 return error
             case _:
@@ -158,6 +161,11 @@ class Attempt:
             _visible(self._blocks), None, latency=latency, usage=None, usd=None, runs=False
         )
         self._reads.hand_over()
+
+    def _overflow(self, error: ContextExceeded, latency: float) -> None:
+        """Record that nothing came back because the prompt is too long: `plan` makes room, or ends the run."""
+        usage = error.usage if is_usage(error.usage) else Usage()
+        self._record((), StopReason.CONTEXT, latency=latency, usage=usage, usd=None, runs=False)
 
     def _record(
         self,

@@ -143,11 +143,18 @@ class Live(Generic[OutT]):
 
 
 class _Text:
-    """The text among the events of a reader. No generator: what is left off in a `break` has then ended at once."""
+    """The text among the events of a reader. No generator: what is left off in a `break` has then ended at once.
+
+    What an attempt that is made again repeats is given once; where it says something else, it begins a new line.
+    """
 
     def __init__(self, events: AsyncIterator[Event], run_id: str | None) -> None:
         self._events = events
         self._run_id = run_id
+        self._given = ""
+        """What was given of the reply that is being written."""
+        self._again: str | None = None
+        """What came of an attempt that is made again, as long as it repeats what was given."""
 
     def __aiter__(self) -> Self:
         return self
@@ -155,5 +162,28 @@ class _Text:
     async def __anext__(self) -> str:
         while True:
             event = await anext(self._events)
-            if event.kind == "text" and event.run_id == self._run_id:
-                return event.fields["text"]
+            if event.run_id != self._run_id:
+                continue
+            match event.kind:
+                case "text":
+                    text = self._news(event.fields["text"])
+                    if text:
+                        return text
+                case "model_retry":
+                    self._again = ""
+                case "replied":
+                    self._given, self._again = "", None
+                case _:
+                    pass
+
+    def _news(self, text: str) -> str:
+        if self._again is None:
+            self._given += text
+            return text
+        self._again += text
+        if self._given.startswith(self._again):
+            return ""
+        given, self._given, self._again = self._given, self._again, None
+        if self._given.startswith(given):
+            return self._given[len(given) :]
+        return "\n" + self._given

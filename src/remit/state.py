@@ -537,10 +537,12 @@ class RunState:
         if row.overshoot is not ZERO:
             self._overshoot += row.overshoot
         self.seconds = row.seconds
-        if row.whole:  # what was cut says nothing about how long the model takes
+        refused = row.message is None and row.stop_reason is StopReason.CONTEXT
+        if row.whole and not refused:  # what was cut says nothing about how long the model takes
             insort(self.latencies, row.latency)
-        self.context_tokens = prompt + row.usage.output
-        self._tokens_at_reply = self.transcript.tokens
+        if not refused:  # or nobody counted the prompt
+            self.context_tokens = prompt + row.usage.output
+            self._tokens_at_reply = self.transcript.tokens
         self._judge(row)
         self._say_unsaid()
 
