@@ -107,6 +107,9 @@ class Price:
     """None: as input."""
     cache_write: Decimal | None = None
     """None: as input."""
+    above: tuple[tuple[int, Price], ...] = ()
+    """Tiers, the lowest first: a prompt of more than so many tokens is billed at that price, all of it and its
+    output too."""
 
     def __post_init__(self) -> None:
         """Errors: `ConfigurationError` for what is no price."""
@@ -119,18 +122,43 @@ class Price:
                 raise ConfigurationError(
                     f'{price!r} is no price: give US dollars for a million tokens, as Decimal("3")'
                 )
+        if self.above:
+            _check_tiers(self.above)
+
+    def at(self, prompt: int) -> Price:
+        """The price of a request with so many tokens of prompt."""
+        found = self
+        for tokens, price in self.above:
+            if prompt > tokens:
+                found = price
+        return found
 
     def cost(self, usage: Usage) -> Decimal:
-        """What this usage costs, in US dollars."""
-        read = self.input if self.cache_read is None else self.cache_read
-        write = self.input if self.cache_write is None else self.cache_write
+        """What the usage of one request costs, in US dollars."""
+        price = self.at(usage.prompt) if self.above else self
+        read = price.input if price.cache_read is None else price.cache_read
+        write = price.input if price.cache_write is None else price.cache_write
         with localcontext(EXACT):  # whatever decimal context the caller, or a tool, has set
             return (
-                self.input * usage.input
+                price.input * usage.input
                 + read * usage.cache_read
                 + write * usage.cache_write
-                + self.output * usage.output
+                + price.output * usage.output
             ) / _MILLION
+
+
+def _check_tiers(tiers: tuple[object, ...]) -> None:
+    """Errors: `ConfigurationError` for what are no tiers."""
+    last = 0
+    for tier in tiers if isinstance(tiers, tuple) else (None,):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+        match tier:
+            case (int(tokens), Price(above=())) if tokens > last:
+                last = tokens
+            case _:
+                raise ConfigurationError(
+                    f"above={tiers!r}: give pairs of tokens of prompt and a price without tiers, "
+                    "the lowest first, such as ((200_000, Price(...)),)"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
