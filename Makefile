@@ -23,7 +23,7 @@ demo: $(VENV)/.runtime ## run the support desk: scripted model, real loop
 	$(BIN)/remit demo
 
 test: $(VENV)/.dev ## run the tests; ARGS="-k slots" picks some
-	$(RUN) -m pytest $(ARGS)
+	$(RUN) -m pytest $(or $(ARGS),--numprocesses=auto --dist=worksteal)
 
 lint: $(VENV)/.dev ## ruff, all rules but the excused ones
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
     python scripts/mutants.py            all of them
     python scripts/mutants.py NAME ...   some
     python scripts/mutants.py --list     what there is
+    python scripts/mutants.py --remember      all, and the test that noticed each is run first from then on
 
 A mutant is `mutants/NAME.patch`, a unified diff under a header:
 
@@ -24,18 +25,17 @@ import argparse
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from forked import Ended, pytest_in, side_by_side, warm_up
 from promises import Mutant, Test, read_mutants, read_tests
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,6 +47,23 @@ LEFT_BEHIND = shutil.ignore_patterns(
 _FAILED = re.compile(
     r"^FAILED (?P<test>\S+?\.py::[\w:]+).*?(?: - (?P<error>\w+).*)?$", re.MULTILINE
 )
+_QUIETLY = (
+    "-x",
+    "-rf",
+    "--tb=line",
+    "--color=no",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:llmock",
+)
+_ENVIRONMENT = {
+    "HYPOTHESIS_PROFILE": "mutants",
+    "COLUMNS": "300",  # else pytest cuts the lines that are read here
+}
+_WARM = "ignore::pytest.PytestAssertRewriteWarning"
+"""Nothing that is loaded before has assertions of ours."""
+_DOES_NOT_APPLY = 71
 _BROKEN = {"ImportError", "IndentationError", "ModuleNotFoundError", "NameError", "SyntaxError"}
 
 
@@ -71,23 +88,13 @@ class Finding:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """How pytest ended."""
-
-    code: int | None
-    """Its exit code; None if it ran out of time."""
-    output: str
-
-    @property
-    def tail(self) -> str:
-        return self.output.strip()[-2000:]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Plant mutants and see the tests notice.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these mutants")
     parser.add_argument("--list", action="store_true", help="list the mutants, plant none")
+    parser.add_argument(
+        "--remember", action="store_true", help="write the test that noticed first in each header"
+    )
     options = parser.parse_args(arguments)
 
     mutants = {mutant.name: mutant for mutant in read_mutants(ROOT / "mutants")}
@@ -114,6 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for finding in findings:
         if "\n" in finding.detail:
             print(f"\n{finding.mutant.name}:\n{textwrap.indent(finding.detail, '    ')}")
+    if options.remember:
+        for finding in findings:
+            remember(finding)
     uncaught = sum(finding.verdict is not Verdict.CAUGHT for finding in findings)
     print(
         f"{len(findings) - uncaught} of {len(findings)} mutants caught "
@@ -140,19 +150,38 @@ def plant_all(mutants: Sequence[Mutant], workshop: Path) -> list[Finding]:
     shutil.copytree(ROOT, pristine, ignore=LEFT_BEHIND)
     everything = sorted({test for selection in sound.values() for test in selection})
     if everything:
-        unmutated = pytest(pristine, everything, seconds=SECONDS * 10)
-        if unmutated.code != 0:
-            print(unmutated.tail)
+        fault = without_mutants(pristine, everything)
+        if fault:
+            print(fault)
             detail = "the tests of the mutants fail without any mutant (see above)"
             return [Finding(mutant, Verdict.BROKEN, detail) for mutant in mutants]
+    warm_up()
 
-    def examine(mutant: Mutant) -> Finding:
+    def examine(mutant: Mutant) -> int:
         return plant(mutant, sound[mutant], pristine, workshop / mutant.name)
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for finding in pool.map(examine, sound):
-            findings[finding.mutant.name] = finding
+    width = os.cpu_count() or 1
+    for ended in side_by_side(sound, examine, folder=workshop, width=width, seconds=SECONDS):
+        verdict, detail = judge(ended)
+        findings[ended.work.name] = Finding(ended.work, verdict, detail, ended.seconds)
+        shutil.rmtree(workshop / ended.work.name, ignore_errors=True)
     return [findings[mutant.name] for mutant in mutants]
+
+
+def without_mutants(pristine: Path, tests: Sequence[str]) -> str:
+    """Run the tests on what is not broken. What is wrong with that, empty where they pass."""
+    command = [sys.executable, "-m", "pytest", *_QUIETLY, "-n", "auto", *tests]
+    run = subprocess.run(
+        command,
+        cwd=pristine,
+        env={**os.environ, **_ENVIRONMENT, "PYTHONPATH": str(pristine / "src")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    return "" if run.returncode == 0 else _tail(run.stdout + run.stderr)
 
 
 def select(mutant: Mutant, tests: Mapping[str, Test]) -> list[str] | str:
@@ -169,13 +198,25 @@ def select(mutant: Mutant, tests: Mapping[str, Test]) -> list[str] | str:
         if any(mutant.promise not in test.promises for test in found):
             return f"{choice} does not name {mutant.promise}"
         selection += [test.id for test in found]
-    return selection
+    return list(dict.fromkeys(selection))
 
 
-def plant(mutant: Mutant, tests: Sequence[str], pristine: Path, copy: Path) -> Finding:
-    """Break a copy, run the tests there, judge."""
-    started = time.monotonic()
-    shutil.copytree(pristine, copy)
+def remember(finding: Finding) -> None:
+    """Have the test that noticed a mutant run first from now on."""
+    noticed, tests = finding.detail, finding.mutant.tests
+    if finding.verdict is not Verdict.CAUGHT or noticed == tests[0] or "::" not in noticed:
+        return
+    wanted = " ".join(dict.fromkeys([noticed, *tests]))
+    text = finding.mutant.path.read_text("utf-8")
+    finding.mutant.path.write_text(
+        re.sub(r"^# tests:.*$", f"# tests: {wanted}", text, count=1, flags=re.MULTILINE), "utf-8"
+    )
+
+
+def plant(mutant: Mutant, tests: Sequence[str], pristine: Path, copy: Path) -> int:
+    """Break a copy and run the tests there; in a process of its own. Returns its exit code."""
+    # Links are as good as copies here: what is patched is written anew.
+    shutil.copytree(pristine, copy, copy_function=os.link)
     applied = subprocess.run(
         ["git", "apply", "-C1", "--recount", "--whitespace=nowarn", str(mutant.path)],
         cwd=copy,
@@ -185,54 +226,30 @@ def plant(mutant: Mutant, tests: Sequence[str], pristine: Path, copy: Path) -> F
         check=False,
     )
     if applied.returncode:
-        return Finding(mutant, Verdict.BROKEN, f"does not apply\n{applied.stderr.strip()}")
-    verdict, detail = judge(mutant, pytest(copy, tests, seconds=SECONDS))
-    shutil.rmtree(copy)
-    return Finding(mutant, verdict, detail, time.monotonic() - started)
+        print(applied.stderr.strip())
+        return _DOES_NOT_APPLY
+    return pytest_in(copy, [*_QUIETLY, "-p", "no:xdist", "-W", _WARM, *tests], _ENVIRONMENT)
 
 
-def judge(mutant: Mutant, run: Run) -> tuple[Verdict, str]:
+def judge(ended: Ended[Mutant]) -> tuple[Verdict, str]:
     """What a run says about its mutant. The tests were chosen to name the promise."""
-    if run.code is None:
-        verdict = Verdict.CAUGHT if mutant.may_hang else Verdict.HUNG
+    if ended.code is None:
+        verdict = Verdict.CAUGHT if ended.work.may_hang else Verdict.HUNG
         return verdict, f"out of time after {SECONDS} s"
-    if run.code == 0:
-        return Verdict.SURVIVED, mutant.says
-    failed = _FAILED.search(run.output)
-    if run.code != 1 or not failed:
-        return Verdict.BROKEN, f"pytest ended with {run.code}\n{run.tail}"
+    if ended.code == 0:
+        return Verdict.SURVIVED, ended.work.says
+    if ended.code == _DOES_NOT_APPLY:
+        return Verdict.BROKEN, f"does not apply\n{_tail(ended.output)}"
+    failed = _FAILED.search(ended.output)
+    if ended.code != 1 or not failed:
+        return Verdict.BROKEN, f"pytest ended with {ended.code}\n{_tail(ended.output)}"
     if failed["error"] in _BROKEN:
         return Verdict.BROKEN, f"{failed['test']} fails by {failed['error']}: the patch is at fault"
     return Verdict.CAUGHT, failed["test"]
 
 
-def pytest(directory: Path, tests: Sequence[str], *, seconds: float) -> Run:
-    """Run tests of a copy against the sources beside them, up to the first failure."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(directory / "src"),
-        "HYPOTHESIS_PROFILE": "mutants",
-        "COLUMNS": "300",  # else pytest cuts the lines that are read here
-    }
-    command = [sys.executable, "-m", "pytest", "-x", "-rf", "--tb=line", "--color=no"]
-    process = subprocess.Popen(
-        [*command, "-p", "no:cacheprovider", *tests],
-        cwd=directory,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        return Run(None, output)
-    return Run(process.returncode, output)
+def _tail(output: str) -> str:
+    return output.strip()[-2000:]
 
 
 if __name__ == "__main__":

@@ -51,6 +51,16 @@ from remit.testing import run_virtual
 from remit.tools.question import MAX_QUESTIONS
 
 
+class Anything:
+    """A value of no kind that JSON knows; its name is the same in every process."""
+
+    def __repr__(self) -> str:
+        return "anything"
+
+
+ANYTHING = Anything()
+
+
 @dataclass
 class Address:
     street: str
@@ -336,8 +346,8 @@ def test_a_failure_beside_a_question_is_the_failure_of_the_call() -> None:
     [
         ({"type": "no such type"}, "which?"),
         ({"$ref": "http://elsewhere.example/schema"}, "which?"),
-        ({"minimum": object()}, "which?"),
-        (object(), "which?"),
+        ({"minimum": ANYTHING}, "which?"),
+        (ANYTHING, "which?"),
         (lambda: 1, "which?"),
         (int, 7),
     ],
@@ -492,7 +502,7 @@ def test_a_question_asked_through_the_call_of_another_body_is_an_error_of_the_as
         (Parcel, {"to": {"street": "Elm", "number": "5"}, "grams": 1}),
         ({"type": "array", "items": {"type": "integer"}}, [1, "x"]),
         (str, b"bytes"),
-        ({}, object()),
+        ({}, ANYTHING),
         ({}, math.nan),
         ({}, {1: "x"}),
         ({}, "\ud800"),
@@ -1435,7 +1445,7 @@ def test_calls_behind_a_question_that_a_person_thinks_about_run_after_it() -> No
 
 
 @pytest.mark.parametrize(
-    "given", [RuntimeError("no terminal"), SystemExit(1), None, "3", object(), Decision(True, "x")]
+    "given", [RuntimeError("no terminal"), SystemExit(1), None, "3", ANYTHING, Decision(True, "x")]
 )
 def test_a_callback_that_fails_or_gives_what_does_not_fit_leaves_the_question_open(
     given: Any,
