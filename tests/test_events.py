@@ -131,6 +131,12 @@ async def a_notice() -> list[Event]:
     return (await watched(made.replace(model=noticing(model_of(made))), "go"))[1]
 
 
+async def a_cold_cache() -> list[Event]:
+    steps = [Step(turn, usage=Usage(input=9_880, output=9)) for turn in (("look", {}), "done")]
+    model = ScriptedModel(steps, profile=ModelProfile(cache_tokens=1_024))
+    return (await watched(desk(model, [look]), "go"))[1]
+
+
 async def decisions() -> list[Event]:
     async def confirm(pending: Pending) -> Decision:
         raise EOFError
@@ -179,6 +185,7 @@ RUNS: list[Callable[[], Awaitable[list[Event]]]] = [
     tools_of_all_kinds,
     trouble_with_the_model,
     a_notice,
+    a_cold_cache,
     decisions,
     redaction_that_fails,
     outputs,

@@ -14,10 +14,11 @@ from decimal import Decimal
 import msgspec
 
 from remit.budget import ZERO, Amount, Reservation
+from remit.caching import Sent, missed
 from remit.dispatch.early import EarlyReads
 from remit.errors import ContextExceeded, ModelError, ModelProtocolError
 from remit.messages import Block, Message, Reply, StopReason, ToolUse, Usage
-from remit.models.base import BlockDone, Chunk, ModelRequest, Notice, TextDelta
+from remit.models.base import CUT_BACK, BlockDone, Chunk, ModelRequest, Notice, TextDelta
 from remit.models.checked import checked_block, checked_reply, is_usage
 from remit.preview import preview
 from remit.quote import Quote, cost_of
@@ -61,11 +62,15 @@ class Attempt:
         """Whether the model was asked at all."""
         self._over = False
         """Whether what comes is of no interest any more."""
+        self._began = 0.0
+        """When the model was asked, on the event loop's clock."""
+        self._cut_back = False
+        """Whether the wire left something out that had been sent."""
 
     async def make(self) -> BaseException | None:
         """Ask once. Returns the error of a failed attempt, None where a reply was recorded."""
         run = self._run
-        began = run.loop.time()
+        began = self._began = run.loop.time()
         task = contained(self._consume, name=f"model {run.config.model.name}")
         in_time = await arrived(task, until=self.until, halt=run.halt)
         ending = task.result() if in_time else await give_up(task, grace=run.grace, halt=run.halt)
@@ -124,6 +129,7 @@ class Attempt:
                 case BlockDone(block):
                     self._complete(checked_block(block))
                 case Notice(str(what), str(text)):
+                    self._cut_back |= what == CUT_BACK
                     self._run.emit("model_notice", {"what": what, "text": text})
                 case Reply():
                     reply = checked_reply(chunk, self._blocks)
@@ -152,8 +158,23 @@ class Attempt:
             runs=runs,
             beside=Charged(reply.beside, ZERO.usd, reply.beside_estimated),
         )
+        if self._run.config.model.profile.cache_tokens is not None:
+            self._look_at_cache(reply.usage)
         if runs:
             self._reads.hand_over()
+
+    def _look_at_cache(self, usage: Usage | None) -> None:
+        """Tell of a prefix that should have been in the cache and was not (X4)."""
+        run, before = self._run, self._run.cached
+        run.cached = None
+        if usage is None:
+            return
+        form = (self._request.settings.tool_choice, self._request.output_schema is None)
+        breaks = run.state.breaks.copy()
+        run.cached = Sent(self._began, usage, breaks, form, self._cut_back)
+        miss = None if before is None else missed(before, run.cached, run.config.model.profile)
+        if miss is not None and run.listeners:
+            run.emit("cache_missed", msgspec.structs.asdict(miss))
 
     def _keep(self, latency: float) -> None:
         """Record what was complete when a cancel or the clock cut the stream; early reads included."""

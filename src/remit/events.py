@@ -19,6 +19,7 @@ EventKind: TypeAlias = Literal[
     "replied",
     "charged",
     "prefix_break",
+    "cache_missed",
     "note_failed",
     "stop_when_failed",
     "model_retry",

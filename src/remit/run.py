@@ -19,6 +19,7 @@ import msgspec
 
 from remit.artifacts import Artifact
 from remit.budget import ZERO, Amount, Budget, Exhausted, Left, Reservation
+from remit.caching import Sent
 from remit.canonical import arguments_hash, call_key, decode, encode
 from remit.clock import RunClock, median
 from remit.config import Config
@@ -179,6 +180,8 @@ class Run:
         """Deterministic calls that are being executed, by what they are remembered as."""
         self.scratch: dict[object, Any] = {}
         """What the model keeps from one request to the next."""
+        self.cached: Sent | None = None
+        """The newest request whose usage was reported, of a model that caches; none before this activation."""
         self.quick: dict[str, bool] = {}
         """Deterministic functions, and whether they were measured to be quick."""
         self.checked: Replied | None = None

@@ -355,6 +355,13 @@ class RunView:
                 text = f"{what} for {tool} from {one_line(str(fields.get('by')))}"
             case "confirm_failed" | "answer_failed":
                 text = f"the question about {tool} was not answered: {error}"
+            case "cache_missed":
+                expected, cached = (_whole(fields.get(each)) for each in ("expected", "cached"))
+                text = (
+                    f"cache missed ({one_line(str(fields.get('cause')))}): {count(cached)} read of "
+                    f"{count(expected)} sent before"
+                )
+                return strand.of(Remark, mark="ok", text=text, detail=True)
             case "note_failed":
                 text = f"a note was left out: {error}"
             case _:

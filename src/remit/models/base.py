@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,7 @@ from remit.messages import Block, Reply, Usage
 from remit.transcript import Transcript
 
 __all__ = [
+    "CUT_BACK",
     "BlockDone",
     "Chunk",
     "Model",
@@ -60,6 +61,9 @@ class Notice(msgspec.Struct, frozen=True):
     text: str
     """A sentence for people."""
 
+
+CUT_BACK: Final = "cut_back"
+"""`Notice.what` where a wire left something out that it had sent before, so that a cached prefix is lost."""
 
 Chunk: TypeAlias = TextDelta | BlockDone | Notice | Reply
 
