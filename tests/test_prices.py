@@ -264,6 +264,20 @@ def _with_its_copy(profile: ModelProfile, prompt: int, cap: int, output: int) ->
     return worst_case(profile, prompt=prompt, output=output, steps=1).usd + after.usd - held.usd
 
 
+def test_a_reply_that_would_lift_the_hand_back_into_a_dear_tier_is_kept_short() -> None:
+    """L2, L5: where the dearer prompt cannot be paid for, the output ends where the tier does."""
+    dear = Price(input=Decimal(10), output=Decimal(1))
+    price = Price(input=Decimal(1), output=Decimal(1), above=((3_000, dear),))
+    profile, left = ModelProfile(price=price), Left(1, None, 10**9, Decimal("0.0095"))
+    found = quote(profile, prompt=1_500, cap=4_000, floor=1, left=left, steps=1, echoed=True)
+    assert isinstance(found, Quote)
+    assert found.max_output == 1_500
+    rich = Left(1, None, 10**9, Decimal(1))
+    found = quote(profile, prompt=1_500, cap=4_000, floor=1, left=rich, steps=1, echoed=True)
+    assert isinstance(found, Quote)
+    assert found.max_output == 4_000
+
+
 def test_a_run_that_writes_its_cache_in_a_dear_tier_keeps_to_its_limit() -> None:
     """L2: all of each prompt is billed as written and above the tier; the sum stays below the limit."""
     dear = Price(input=Decimal(6), output=Decimal(30), cache_write=Decimal(12))
