@@ -43,8 +43,8 @@ from remit import (
     Veto,
 )
 from remit.models.base import BlockDone, ModelRequest, TextDelta
+from remit.rules import validate
 from remit.testing import ScriptedModel, run_virtual, validate_request
-from remit.transcript import validate
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -20,10 +20,10 @@ from remit.budget import ZERO
 from remit.clock import RunClock
 from remit.dispatch.gate import Passage
 from remit.outcome import Reason
+from remit.slots import Answering
 from remit.state import RunState
 from remit.store.memory import MemoryStore
 from remit.testing.faults import FaultPlan, ModelFault, ToolFault
-from remit.transcript import Answering
 from simulation import EFFECTS, Seen, Violation, simulate
 
 SCHEDULES = int(os.environ.get("REMIT_SCHEDULES", "10000"))

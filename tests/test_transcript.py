@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from remit.errors import ConfigurationError, TranscriptError
 from remit.messages import Media, Message, Opaque, Status, Text, ToolResult, ToolUse
-from remit.transcript import Slot, Transcript, validate
+from remit.rules import validate
+from remit.slots import Slot
+from remit.transcript import Transcript
 
 CALLED = "refund:0123456789abcdef"
 KEY = f"req:77:3:{CALLED}:1"

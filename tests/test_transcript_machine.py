@@ -23,7 +23,9 @@ from msgspec.structs import replace
 
 from remit.errors import TranscriptError
 from remit.messages import Media, Message, Opaque, Status, Text, ToolResult, ToolUse
-from remit.transcript import Answering, Slot, Stub, Transcript, validate
+from remit.rules import validate
+from remit.slots import Answering, Slot
+from remit.transcript import Stub, Transcript
 
 
 def assert_sound(messages: tuple[Message, ...], *, may_owe: bool = False) -> None:

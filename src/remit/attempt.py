@@ -23,10 +23,10 @@ from remit.models.checked import checked_block, checked_reply, is_usage
 from remit.preview import preview
 from remit.quote import Quote, cost_of
 from remit.rows import Asked, Charged, Replied
+from remit.rules import is_blank
 from remit.run import Run
 from remit.state import FINAL, RUNNABLE, Limit
 from remit.supervise import Raised, Returned, arrived, contained, give_up, was_stopped
-from remit.transcript import is_blank
 
 __all__ = ["Attempt"]
 

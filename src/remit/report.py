@@ -14,11 +14,11 @@ from remit.messages import Status, Text
 from remit.outcome import Outcome, Reason
 from remit.pending import Pending
 from remit.rows import decode_row
+from remit.slots import Slot
 from remit.state import RunState, tools_own
 from remit.store.base import Journal
 from remit.store.filling import fill
 from remit.tools import BadArguments
-from remit.transcript import Slot
 
 if TYPE_CHECKING:
     from remit.tools.output import OutputSpec

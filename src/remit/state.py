@@ -50,8 +50,9 @@ from remit.rows import (
     Withdrawn,
 )
 from remit.shown import Keeps, handles_of
+from remit.slots import Answering, Slot
 from remit.stall import Stall
-from remit.transcript import Answering, Slot, Transcript
+from remit.transcript import Transcript
 
 __all__ = ["FINAL", "RUNNABLE", "CallState", "HandedIn", "Limit", "RunState"]
 

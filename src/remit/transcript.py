@@ -18,200 +18,48 @@ costs what is new in it, however long the history.
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self, TypeAlias, cast, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, cast, overload
 
 import msgspec
 
 from remit.errors import ConfigurationError, TranscriptError
+from remit.mending import Mended, Mender, read_message
 from remit.messages import (
     Block,
     Media,
     Message,
-    Opaque,
-    ResultContent,
     Status,
     Text,
     ToolResult,
     ToolUse,
     Value,
 )
+from remit.rules import (
+    HOLDS,
+    first_fault,
+    fresh_ids,
+    is_blank,
+    presentable,
+    replied,
+    validate,
+    well_formed,
+)
+from remit.slots import Answering, Words, as_settled, slots_for, truth
 
 __all__ = [
     "MEDIA_TOKENS",
-    "Answering",
     "Break",
-    "Mended",
-    "Slot",
     "Stub",
     "Transcript",
-    "Words",
-    "is_blank",
     "tokens_of",
-    "validate",
 ]
 
-_LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")  # the narrowest rule among the providers
 _ARGUMENTS_HASH = re.compile(r"[0-9a-f]{16}")
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-
-_NAMELESS = "unnamed"
-"""Stands where a call names no tool: providers refuse a call without a name."""
 
 _MESSAGE_TOKENS = 4
 MEDIA_TOKENS = 1_000
-
-
-class Slot:
-    """The place of one result: it knows its tool use, and the first result wins (T4)."""
-
-    __slots__ = ("_result", "_started", "index", "key", "use")
-
-    def __init__(self, use: ToolUse, index: int) -> None:
-        self.use: Final = use
-        """The tool use that is answered here."""
-        self.index: Final = index
-        """Position in call order, from 0."""
-        self.key: str | None = None
-        """The key of the call once it has one. It goes into the result, whoever settles it."""
-        self._started = False
-        self._result: ToolResult | None = None
-
-    @property
-    def result(self) -> ToolResult | None:
-        """What became of the call; None while the slot is open."""
-        return self._result
-
-    @property
-    def started(self) -> bool:
-        """A body was entered: without a result the call may have taken effect."""
-        return self._started
-
-    def begin(self) -> None:
-        """Say that a body is about to be entered."""
-        self._started = True
-
-    def settle(
-        self,
-        content: tuple[ResultContent, ...],
-        *,
-        is_error: bool = False,
-        status: Status = Status.OK,
-        key: str | None = None,
-        artifacts: tuple[str, ...] = (),
-    ) -> bool:
-        """Write the result, under the slot's own id.
-
-        Shape: True if this is the result; False, with nothing changed, if there was one already.
-        Errors: `TranscriptError` where nothing but blank text is left of the content.
-        """
-        if self._result is not None:
-            return False
-        shown = _presentable(content)
-        if not shown:
-            raise TranscriptError(f"the result of {self.use.name!r} is blank: say so in words")
-        self._result = ToolResult(
-            self.use.id, shown, is_error, status, self.key if key is None else key, artifacts
-        )
-        return True
-
-    def shorten(self, content: tuple[ResultContent, ...], artifacts: tuple[str, ...]) -> None:
-        """Show less of the result that is here: the turn is not closed yet, so no model has seen it.
-
-        Errors: `TranscriptError` where there is no result, or nothing is left of it.
-        """
-        shown = _presentable(content)
-        if self._result is None or not shown:
-            raise TranscriptError(f"the result of {self.use.name!r} cannot be shown shorter")
-        self._result = msgspec.structs.replace(self._result, content=shown, artifacts=artifacts)
-
-    def __repr__(self) -> str:
-        state = "started" if self._started else "open"
-        return (
-            f"<Slot {self.index} {self.use.id}: {self._result.status if self._result else state}>"
-        )
-
-
-Words: TypeAlias = Callable[[Slot], tuple[str, Status]]
-"""What an open slot is settled with: the text for the model, and what it means."""
-
-
-def _truth(slot: Slot) -> tuple[str, Status]:
-    if slot.started:
-        return "Interrupted: it may have taken effect.", Status.UNKNOWN
-    return "Not started: the run stopped before this call.", Status.NOT_STARTED
-
-
-def _settled(slot: Slot, words: Words) -> ToolResult:
-    if slot.result is not None:
-        return slot.result
-    text, status = words(slot)
-    shown = _presentable((Text(text),))
-    if not shown:
-        raise TranscriptError(f"the words for {slot.use.name!r} are blank")
-    return ToolResult(slot.use.id, shown, status is not Status.OK, status, slot.key)
-
-
-def _slots(uses: tuple[ToolUse, ...]) -> tuple[Slot, ...]:
-    return tuple([Slot(use, index) for index, use in enumerate(uses)])
-
-
-class Answering:
-    """The slots of one turn, open until `close`; as a context manager it closes on every exit."""
-
-    __slots__ = ("_answered", "_append", "slots")
-
-    def __init__(
-        self, uses: tuple[ToolUse, ...], append: Callable[[tuple[ToolResult, ...]], Message]
-    ) -> None:
-        self.slots: Final = _slots(uses)
-        """One slot per tool use, in call order."""
-        self._append = append
-        self._answered: Message | None = None
-
-    @property
-    def open(self) -> tuple[Slot, ...]:
-        """The slots without a result, in call order."""
-        return tuple([slot for slot in self.slots if slot.result is None])
-
-    def close(self) -> Message:
-        """Settle what is open with the truth and append all results, in call order, as one message.
-
-        Shape: the message as appended; closing again returns it and changes nothing.
-        """
-        if self._answered is None:
-            for slot in self.slots:
-                if slot.result is None:
-                    text, status = _truth(slot)
-                    slot.settle((Text(text),), is_error=True, status=status)
-            results = [slot.result for slot in self.slots if slot.result is not None]
-            self._answered = self._append(tuple(results))
-        return self._answered
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Mended:
-    """Something that `Transcript.load` had to put right."""
-
-    position: int
-    """Index of the message in what was loaded."""
-    what: str
-    """What was found and what was done, as a sentence for people."""
 
 
 class Break(msgspec.Struct, frozen=True, gc=False):
@@ -417,7 +265,7 @@ class Transcript:
         another kind, and where nothing is left to say.
         """
         self._refuse_while_owed("say something")
-        said = _presentable(content)
+        said = presentable(content)
         if not said:
             raise TranscriptError("there is nothing to say: the content is empty or blank")
         last = len(self._messages) - 1
@@ -485,14 +333,14 @@ class Transcript:
         fresh = iter(self.fresh_ids(message.tool_uses))
         content = tuple(
             [
-                next(fresh) if isinstance(block, ToolUse) else _replied(block)
+                next(fresh) if isinstance(block, ToolUse) else replied(block)
                 for block in message.content
                 if not is_blank(block)
             ]
         )
         if not content:
             raise TranscriptError("the reply is empty")
-        if not all(isinstance(block, _HOLDS["assistant"]) for block in content):
+        if not all(isinstance(block, HOLDS["assistant"]) for block in content):
             raise TranscriptError("a reply holds text, calls and opaque blocks only")
         stored = message if content == message.content else Message("assistant", content)
         self._append(stored)
@@ -505,7 +353,7 @@ class Transcript:
         still streams. Nothing is changed, and the same messages and uses give the same ids: a new
         one is `call_n` with n counting the tool uses of the transcript, moved on past ids in use.
         """
-        return _fresh(uses, self._ids)
+        return fresh_ids(uses, self._ids)
 
     def answering(self) -> Answering:
         """The slots for what is owed; the same object until it is closed.
@@ -583,8 +431,8 @@ class Transcript:
         made: Transcript = self.copy()
         if self._owed:
             # Slots of this transcript are read, never written: its own results may still come.
-            slots = self._answering.slots if self._answering else _slots(self._owed)
-            made._answer(tuple([_settled(slot, words or _truth) for slot in slots]))
+            slots = self._answering.slots if self._answering else slots_for(self._owed)
+            made._answer(tuple([as_settled(slot, words or truth) for slot in slots]))
         return made
 
     def view(self, last: int) -> Transcript:
@@ -641,103 +489,15 @@ class Transcript:
         if not isinstance(obj, list | tuple):
             raise TranscriptError(f"a transcript is a list of messages, not {type(obj).__name__}")
         entries = cast("Sequence[object]", obj)
-        given = [_read(position, entry) for position, entry in enumerate(entries)]
-        if _first_fault(given) is None:
+        given = [read_message(position, entry) for position, entry in enumerate(entries)]
+        if first_fault(given) is None:
             made = Transcript()
             made._extend(given)
             return made
-        mender = _Mender()
+        mender = Mender()
         made = Transcript(mender.mend(given))
         made._report = tuple(sorted(mender.report, key=lambda mended: mended.position))
         return made
-
-
-# The rules
-
-
-def validate(messages: Iterable[Message]) -> None:
-    """Refuse a history that a provider would refuse. The last message may owe results.
-
-    The first message is the user's. No message, result or text is blank, no text ill-formed (lone
-    surrogates, NUL). The assistant gives no results, the user calls no tools; what is opaque in a
-    user's turn came in with a history that a wire parsed. Each tool use has a legal id (`[A-Za-z0-9_-]{1,64}`) that is unique in the history, and
-    exactly one result: in the next message, in call order, before any other content. Two messages
-    of one side may follow each other: a paused turn, a later word.
-
-    Errors: `TranscriptError` with the position of the first message that breaks a rule.
-    """
-    found = _first_fault(messages)
-    if found is not None:
-        position, fault = found
-        raise TranscriptError(f"message {position}: {fault}")
-
-
-def _first_fault(messages: Iterable[Message]) -> tuple[int, str] | None:
-    ids: set[str] = set()
-    owed: tuple[ToolUse, ...] = ()
-    for position, message in enumerate(messages):
-        if position == 0 and message.role != "user":
-            return position, "the first message is not the user's"
-        fault = _message_fault(message, owed, ids)
-        if fault is not None:
-            return position, fault
-        owed = message.tool_uses
-    return None
-
-
-def _message_fault(message: Message, owed: tuple[ToolUse, ...], ids: set[str]) -> str | None:
-    """What is wrong with a message after one that owes `owed`; its own ids are added to `ids`."""
-    if not message.content:
-        return "it is empty"
-    answered = [result.tool_use_id for result in message.tool_results]
-    if answered != [use.id for use in owed]:
-        return (
-            f"{len(owed)} results are owed; the {len(answered)} here are not those, in call order"
-        )
-    if any(not isinstance(block, ToolResult) for block in message.content[: len(answered)]):
-        return "its results do not come before its other content"
-    for block in message.content:
-        if not isinstance(block, _HOLDS.get(message.role, ())):
-            return f"a message of the {message.role} holds no {type(block).__name__}"
-        fault = _block_fault(block)
-        if fault is not None:
-            return fault
-        if isinstance(block, ToolUse):
-            if not _LEGAL_ID.fullmatch(block.id):
-                return f"the id of a call of {block.name[:64]!r} is illegal"
-            if block.id in ids:
-                return f"the id {block.id!r} is used twice"
-            ids.add(block.id)
-    return None
-
-
-_HOLDS: Mapping[str, tuple[type, ...]] = {
-    "user": (Text, Media, ToolResult, Opaque),
-    "assistant": (Text, ToolUse, Opaque),
-}
-
-
-def _block_fault(block: Block) -> str | None:
-    if is_blank(block) or (isinstance(block, ToolUse) and not block.name):
-        return f"a {type(block).__name__} is blank"
-    match block:
-        case Text(text):
-            strings = (text,)
-        case Media(media_type, _, name):
-            strings = (media_type, name or "")
-        case ToolUse(_, name, arguments):
-            strings = (name, arguments)
-        case ToolResult(_, content, key=key):
-            if not content:
-                return "a result is empty"
-            for part in content:
-                fault = _block_fault(part)
-                if fault is not None:
-                    return fault
-            strings = (key or "",)
-        case Opaque(issuer):
-            strings = (issuer,)
-    return "a text is ill-formed" if any(_well_formed(s) is not s for s in strings) else None
 
 
 def _opens(message: Message) -> bool:
@@ -745,74 +505,12 @@ def _opens(message: Message) -> bool:
     return message.role == "user" and not isinstance(message.content[0], ToolResult)
 
 
-def is_blank(block: Block) -> bool:
-    """Whether there is nothing in it, which providers refuse."""
-    if isinstance(block, Text):
-        return not block.text or block.text.isspace()
-    return isinstance(block, Media | Opaque) and not block.data
-
-
-def _well_formed(text: str) -> str:
-    """The same object where it is well-formed; else without lone surrogates and NUL."""
-    if text.isascii():  # a flag of the string: no scan
-        return text.replace("\0", _REPLACEMENT) if "\0" in text else text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        # By way of UTF-16, so that two halves that stand side by side become their character.
-        halves = text.encode("utf-16-le", "surrogatepass")
-        text = halves.decode("utf-16-le", "replace")
-    return text.replace("\0", _REPLACEMENT) if "\0" in text else text
-
-
-def _presentable(content: Iterable[Block]) -> tuple[ResultContent, ...]:
-    """Text and media without blank blocks and ill-formed text."""
-    return tuple([_plain(block) for block in content if not is_blank(block)])
-
-
-def _plain(block: Block) -> ResultContent:
-    if isinstance(block, Text):
-        text = _well_formed(block.text)
-        return block if text is block.text else Text(text)
-    if isinstance(block, Media):
-        media_type = _well_formed(block.media_type)
-        name = None if block.name is None else _well_formed(block.name)
-        if media_type is block.media_type and name is block.name:
-            return block
-        return msgspec.structs.replace(block, media_type=media_type, name=name)
-    raise TranscriptError(f"only text and media can stand here, not {type(block).__name__}")
-
-
-def _replied(block: Block) -> Block:
-    if not isinstance(block, Opaque):
-        return _plain(block)
-    issuer = _well_formed(block.issuer)
-    return block if issuer is block.issuer else Opaque(issuer, block.data)
-
-
-def _fresh(uses: Iterable[ToolUse], taken: AbstractSet[str]) -> tuple[ToolUse, ...]:
-    """Well-formed tool uses whose ids are legal, unique and not taken. See `Transcript.fresh_ids`."""
-    given: set[str] = set()
-    made: list[ToolUse] = []
-    for use in uses:
-        free = use.id
-        if free in taken or free in given or not _LEGAL_ID.fullmatch(free):
-            n = len(taken) + len(given) + 1
-            while (free := f"call_{n}") in taken or free in given:
-                n += 1
-        given.add(free)
-        name, arguments = _well_formed(use.name or _NAMELESS), _well_formed(use.arguments)
-        same = free is use.id and name is use.name and arguments is use.arguments
-        made.append(use if same else ToolUse(free, name, arguments))
-    return tuple(made)
-
-
 def _stubbed(result: ToolResult, stubs: Sequence[Stub]) -> ToolResult:
     content, artifacts = list(result.content), result.artifacts
     for stub in stubs:
         if not 0 <= stub.at < len(content) or is_blank(Text(stub.note)):
             raise TranscriptError(f"part {stub.at} of result {result.tool_use_id!r} has no note")
-        content[stub.at] = Text(_well_formed(stub.note))
+        content[stub.at] = Text(well_formed(stub.note))
         if stub.handle not in artifacts:
             artifacts = (*artifacts, stub.handle)
     return msgspec.structs.replace(result, content=tuple(content), artifacts=artifacts)
@@ -847,155 +545,3 @@ def _identity(key: str) -> str | None:
     if not (tool and step.isdecimal() and n.isdecimal() and _ARGUMENTS_HASH.fullmatch(digits)):
         return None
     return f"{tool}:{digits}"
-
-
-# Mending
-
-
-def _read(position: int, entry: object) -> Message:
-    try:
-        message = Message.from_json(entry)  # pyright: ignore[reportArgumentType] - what is no mapping raises
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        why = f"{type(error).__name__}: {error}"[:200]
-        raise TranscriptError(f"message {position} cannot be read: {why}") from error
-    for block in message.content:
-        if isinstance(block, ToolResult):
-            optional = [
-                block.key,
-                *[part.name for part in block.content if isinstance(part, Media)],
-            ]
-        else:
-            optional = [block.name] if isinstance(block, Media) else []
-        if not all(map(_is_optional_string, optional)):
-            raise TranscriptError(f"message {position} cannot be read: a name or key is no string")
-    return message
-
-
-def _is_optional_string(value: object) -> bool:
-    return value is None or isinstance(value, str)
-
-
-class _Mender:
-    """Turns any messages into valid ones, and says of each change what it was."""
-
-    def __init__(self) -> None:
-        self.report: list[Mended] = []
-        self._results: dict[tuple[int, int], ToolResult] = {}
-        """Results by the message and the index of the tool use that they answer."""
-
-    def mend(self, given: Sequence[Message]) -> list[Message]:
-        self._pair(given)
-        made: list[Message] = []
-        taken: set[str] = set()
-        due: tuple[ToolResult, ...] = ()  # results that must stand first in the next message
-        for position, message in enumerate(given):
-            blocks = self._content(position, message)
-            if message.role == "user":
-                if due or blocks:
-                    made.append(Message("user", (*due, *blocks)))
-                    due = ()
-                else:
-                    self._note(position, "the message was empty: removed")
-                continue
-            if not blocks:
-                self._note(position, "the message was empty: removed")
-                continue
-            if due:
-                made.append(Message("user", due))
-            if not made:
-                self._note(position, "the conversation began with the assistant: user turn added")
-                made.append(Message("user", (Text("(The beginning is not in this history.)"),)))
-            uses = self._uses(position, blocks, taken)
-            fresh = iter(uses)
-            content = [next(fresh) if isinstance(block, ToolUse) else block for block in blocks]
-            made.append(Message("assistant", tuple(content)))
-            answered = any((position, index) in self._results for index in range(len(uses)))
-            may_owe = position == len(given) - 1 and not answered
-            due = () if may_owe else self._answers(position, uses)
-        if due:
-            made.append(Message("user", due))
-        return made
-
-    def _note(self, position: int, what: str) -> None:
-        self.report.append(Mended(position, what))
-
-    def _pair(self, given: Sequence[Message]) -> None:
-        """Give each result to the nearest call of its id before it; note those it cannot place.
-
-        Nearer is safer where an id was used again: a result is given to no call that it could not
-        have come from, and a second result for the same call never to an older one.
-        """
-        calls: dict[str, deque[tuple[int, int]]] = {}  # open calls of the newest turn using the id
-        for position, message in enumerate(given):
-            if message.role == "assistant":
-                turn: dict[str, deque[tuple[int, int]]] = {}
-                for index, use in enumerate(message.tool_uses):
-                    turn.setdefault(use.id, deque()).append((position, index))
-                calls |= turn
-            newest = -1
-            for at, block in enumerate(message.content):
-                if not isinstance(block, ToolResult):
-                    continue
-                name = repr(block.tool_use_id[:64])
-                waiting = calls.get(block.tool_use_id)
-                if waiting is None:
-                    self._note(position, f"result {name} belongs to no call before it: removed")
-                elif not waiting:
-                    self._note(position, f"result {name} was there already: removed")
-                else:
-                    call, index = waiting.popleft()
-                    self._results[call, index] = block
-                    if message.role == "assistant" or position != call + 1:
-                        self._note(position, f"result {name} stood apart from its call: moved")
-                    elif index < newest or not all(
-                        isinstance(before, ToolResult) for before in message.content[:at]
-                    ):
-                        self._note(position, f"result {name} was out of order: moved")
-                    newest = max(newest, index)
-
-    def _content(self, position: int, message: Message) -> list[Block]:
-        """What is left of a message beside its results."""
-        kept: list[Block] = []
-        for block in message.content:
-            if isinstance(block, ToolResult):
-                continue
-            if not isinstance(block, _HOLDS[message.role]):
-                self._note(position, f"{type(block).__name__} in a {message.role} turn: removed")
-            elif is_blank(block):
-                self._note(position, f"a blank {type(block).__name__.lower()}: removed")
-            elif isinstance(block, ToolUse):
-                kept.append(block)
-            else:
-                kept.append(_replied(block))
-                if kept[-1] is not block:
-                    self._note(position, "ill-formed text: replaced")
-        return kept
-
-    def _uses(self, position: int, blocks: Iterable[Block], taken: set[str]) -> tuple[ToolUse, ...]:
-        """The calls of a turn under legal and unique ids, which are then taken."""
-        uses = [block for block in blocks if isinstance(block, ToolUse)]
-        fresh = _fresh(uses, taken)
-        for old, new in zip(uses, fresh, strict=True):
-            if old.id != new.id:
-                self._note(position, f"id {old.id[:64]!r} is illegal or used: now {new.id!r}")
-            if (old.name, old.arguments) != (new.name, new.arguments):
-                self._note(position, f"no name or ill-formed text in call {new.id!r}: replaced")
-        taken.update(use.id for use in fresh)
-        return fresh
-
-    def _answers(self, position: int, uses: tuple[ToolUse, ...]) -> tuple[ToolResult, ...]:
-        return tuple([self._answered(position, index, use) for index, use in enumerate(uses)])
-
-    def _answered(self, position: int, index: int, use: ToolUse) -> ToolResult:
-        found = self._results.get((position, index))
-        if found is None:
-            self._note(position, f"call {use.id!r} had no result: answered as unknown")
-            text = "Outcome unknown: no result in this history; it may have taken effect."
-            return ToolResult(use.id, (Text(text),), True, Status.UNKNOWN)
-        content = _presentable(found.content)
-        if not content:
-            content = (Text("(no output)"),)
-        key = None if found.key is None else _well_formed(found.key)
-        if content != found.content or key != found.key:
-            self._note(position, f"blank or ill-formed text in the result of {use.id!r}: replaced")
-        return msgspec.structs.replace(found, tool_use_id=use.id, content=content, key=key)

@@ -11,10 +11,10 @@ from remit.messages import ToolUse, Usage
 from remit.rows import Asked, Charged
 from remit.run import Intents, Run
 from remit.schedule import schedule
+from remit.slots import Slot
 from remit.state import CallState
 from remit.supervise import Halt
 from remit.tools import Effect
-from remit.transcript import Slot
 
 __all__ = ["EarlyReads"]
 
