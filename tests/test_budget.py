@@ -23,19 +23,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from remit.budget import (
-    ZERO,
-    Amount,
-    Budget,
-    Exhausted,
-    Left,
-    Limits,
-    Reservation,
-    Spend,
-    Totals,
-)
+from remit.amounts import ZERO, Amount, Spend, Totals
+from remit.budget import Budget, Exhausted, Left, Reservation
 from remit.canonical import decode, encode
 from remit.errors import ConfigurationError
+from remit.limits import Limits
 from remit.messages import Usage
 
 HUGE = 10**9

@@ -16,8 +16,8 @@ from itertools import product
 from msgspec.structs import replace
 
 from remit import plan as module
-from remit.budget import Limits
 from remit.elide import Elision
+from remit.limits import Limits
 from remit.messages import Message, Opaque, Status, StopReason, Text, ToolUse, Usage
 from remit.outcome import Reason
 from remit.plan import Answer, Ask, Check, Elide, Leave, Move, Room, Stop, Wait, plan

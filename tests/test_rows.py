@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import remit
 from remit import Call, Limits, Outcome, Reason, Remit
-from remit.budget import Amount, Bill, Totals
+from remit.amounts import Amount, Bill, Totals
 from remit.errors import JournalError
 from remit.excerpt import MIN_CHARS
 from remit.messages import Media, Message, Opaque, Status, StopReason, Text, ToolUse, Usage

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import simulation
-from remit.budget import ZERO
+from remit.amounts import ZERO
 from remit.clock import RunClock
 from remit.dispatch.gate import Passage
 from remit.outcome import Reason

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from remit import Amount, Limits, Message, Reason, Status, StopReason, Text, ToolUse, Totals, Usage
-from remit.budget import Bill
+from remit.amounts import Bill
 from remit.errors import JournalError, TranscriptError
 from remit.rows import (
     Activated,

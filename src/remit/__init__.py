@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 """True for type checkers, which know the name; `typing` itself is loaded by whoever needs it."""
 
 if TYPE_CHECKING:
+    from remit.amounts import Amount, Spend, Totals
     from remit.artifacts import Artifact
-    from remit.budget import Amount, Limits, Spend, Totals
     from remit.errors import (
         ConfigurationError,
         ContextExceeded,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Unfinished,
     )
     from remit.events import Event
+    from remit.limits import Limits
     from remit.live import Live
     from remit.messages import (
         Media,
@@ -144,7 +145,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "remit.artifacts": "Artifact",
-    "remit.budget": "Amount Limits Spend Totals",
+    "remit.amounts": "Amount Spend Totals",
+    "remit.limits": "Limits",
     "remit.errors": "ConfigurationError ContextExceeded DecisionError Fenced JournalError ModelError ModelProtocolError ModelRejected ModelUnavailable PutOff RemitError RunBusy SessionBusy ToolError TranscriptError Unfinished",
     "remit.events": "Event",
     "remit.live": "Live",

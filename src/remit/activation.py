@@ -19,13 +19,13 @@ from typing import Any, Final
 
 import msgspec
 
-from remit.budget import Limits
 from remit.canonical import encode
 from remit.config import Config, call_with
 from remit.current import Frame
 from remit.errors import ConfigurationError, RunBusy
 from remit.events import Listener
 from remit.inherited import Inherited, inherited
+from remit.limits import Limits
 from remit.loop import execute
 from remit.messages import ResultContent
 from remit.outcome import Outcome, Reason

@@ -13,7 +13,8 @@ from decimal import Decimal
 
 import msgspec
 
-from remit.budget import ZERO, Amount, Reservation
+from remit.amounts import ZERO, Amount
+from remit.budget import Reservation
 from remit.caching import Sent, missed
 from remit.dispatch.early import EarlyReads
 from remit.errors import ContextExceeded, ModelError, ModelProtocolError

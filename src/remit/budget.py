@@ -1,4 +1,4 @@
-"""What may be spent and what was: limits, the tree of live accounts, reservations.
+"""The tree of live accounts, and reservations on them.
 
 `Limits` is what is allowed, `Budget` the account it is allowed on, `Spend` what was used. Spend is
 reserved before it is made and settled after: a `Reservation` takes its amount at every account from
@@ -15,317 +15,20 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from decimal import Context, Decimal
-from typing import Any, Final, Literal, TypeAlias
+from decimal import Decimal
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from remit.errors import ConfigurationError
-from remit.explained import explained
-from remit.messages import Json, Usage, Value
+from remit.amounts import EXACT, FREE, NO_USAGE, ZERO, Amount, Bill, Spend, Tally, Totals
+from remit.limits import Limits
+from remit.messages import Usage
 
-__all__ = [
-    "EXACT",
-    "NOTHING",
-    "NO_USAGE",
-    "ZERO",
-    "Amount",
-    "Bill",
-    "Budget",
-    "Dimension",
-    "Exhausted",
-    "Left",
-    "Limits",
-    "Reservation",
-    "Spend",
-    "Tally",
-    "Totals",
-]
+__all__ = ["Budget", "Dimension", "Exhausted", "Left", "Reservation"]
 
 Dimension: TypeAlias = Literal["steps", "calls", "tokens", "usd"]
 
-NO_USAGE: Final = Usage()
-
-EXACT: Final = Context(prec=1000)
-"""Sums of any doubles keep all their digits, whatever decimal context the caller has set."""
-_FREE: Final = Decimal(0)
 _BOUNDLESS: Final = Decimal("Infinity")
-
-
-@explained("Limits(steps=12, tokens=60_000, seconds=45): unlimited is not on offer")
-@dataclass(frozen=True, slots=True, kw_only=True, init=False)
-class Limits:
-    """What a run may use. Each limit is independent; the first one met ends the run.
-
-    Errors: `ConfigurationError` for a value that is no limit; the text says what to change.
-    """
-
-    steps: int
-    """Model replies, each together with the calls it asks for."""
-    tokens: int
-    """Every prompt token of every model call, cached or not, plus every output token."""
-    seconds: float
-    """Active time; it stops while a run waits for a decision."""
-    usd: Decimal | None
-    """US dollars, exact; a float counts as the digits it prints. None: no limit."""
-    calls: int | None
-    """Tool bodies entered. None: no limit."""
-    deadline: datetime | None
-    """A calendar instant, kept in UTC; it never stops. None: no limit."""
-
-    def __init__(
-        self,
-        *,
-        steps: int,
-        tokens: int,
-        seconds: float,
-        usd: Decimal | float | int | None = None,
-        calls: int | None = None,
-        deadline: datetime | None = None,
-    ) -> None:
-        # Written out because what is accepted is wider than what is kept.
-        keep = object.__setattr__
-        keep(self, "steps", _whole("steps", steps))
-        keep(self, "tokens", _whole("tokens", tokens))
-        keep(self, "seconds", _duration(seconds))
-        keep(self, "usd", None if usd is None else _money(usd))
-        keep(self, "calls", None if calls is None else _whole("calls", calls))
-        keep(self, "deadline", None if deadline is None else _instant(deadline))
-
-    def narrowed(self, other: Limits) -> Limits:
-        """The lower of both, limit by limit."""
-        return Limits(
-            steps=min(self.steps, other.steps),
-            tokens=min(self.tokens, other.tokens),
-            seconds=min(self.seconds, other.seconds),
-            usd=min((x for x in (self.usd, other.usd) if x is not None), default=None),
-            calls=min((x for x in (self.calls, other.calls) if x is not None), default=None),
-            deadline=min(
-                (x for x in (self.deadline, other.deadline) if x is not None), default=None
-            ),
-        )
-
-    def share(self, spent: Totals | None = None) -> Amount:
-        """What to set aside for an account of these limits that has `spent` so much before.
-
-        A limit that is None sets nothing aside; such an account draws on its parent call by call.
-        """
-        before = Totals() if spent is None else spent
-        return Amount(
-            max(0, self.steps - before.steps),
-            0 if self.calls is None else max(0, self.calls - before.calls),
-            max(0, self.tokens - before.tokens),
-            _FREE if self.usd is None else max(_FREE, EXACT.subtract(self.usd, before.usd)),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "steps": self.steps,
-            "tokens": self.tokens,
-            "seconds": self.seconds,
-            "usd": None if self.usd is None else str(self.usd),
-            "calls": self.calls,
-            "deadline": None if self.deadline is None else self.deadline.isoformat(),
-        }
-
-    @classmethod
-    def from_json(cls, value: Json) -> Limits:
-        """Read them back.
-
-        Errors: `KeyError`, `ValueError`, `ArithmeticError`, `ConfigurationError`.
-        """
-        usd, deadline = value["usd"], value["deadline"]
-        return cls(
-            steps=value["steps"],
-            tokens=value["tokens"],
-            seconds=float(value["seconds"]),  # a lossless reader hands out a Decimal
-            usd=None if usd is None else Decimal(usd),
-            calls=value["calls"],
-            deadline=None if deadline is None else datetime.fromisoformat(deadline),
-        )
-
-
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-        raise ConfigurationError(
-            f"Limits({name}={value!r}): give a whole number of {name} above zero"
-        )
-    return value
-
-
-def _duration(value: object) -> float:
-    if not isinstance(value, bool) and isinstance(value, int | float):
-        try:
-            seconds = float(value)
-        except OverflowError:  # an int that no double can hold
-            seconds = math.inf
-        if 0 < seconds < math.inf:
-            return seconds
-    raise ConfigurationError(
-        f"Limits(seconds={value!r}): give a finite number of seconds above zero, such as 45"
-    )
-
-
-def _money(value: object) -> Decimal:
-    if not isinstance(value, bool) and isinstance(value, Decimal | int | float):
-        usd = Decimal(str(value)) if isinstance(value, float) else Decimal(value)
-        if usd.is_finite() and usd > 0:
-            return usd
-    raise ConfigurationError(
-        f"Limits(usd={value!r}): give a finite amount of US dollars above zero, such as 0.25, "
-        "or leave it out for no limit"
-    )
-
-
-def _instant(value: object) -> datetime:
-    if isinstance(value, datetime) and value.utcoffset() is not None:
-        try:
-            return value.astimezone(UTC)
-        except OverflowError:  # it lies in the calendar of its own zone only
-            pass
-    raise ConfigurationError(
-        f"Limits(deadline={value!r}): give a datetime that knows its time zone, "
-        "such as datetime.now(UTC) + timedelta(hours=1)"
-    )
-
-
-class Amount(Value, frozen=True, gc=False):
-    """So much of everything that is counted; never negative.
-
-    Errors: `ValueError` for a negative part, and so for taking more away than there is.
-    """
-
-    steps: int = 0
-    calls: int = 0
-    tokens: int = 0
-    usd: Decimal = _FREE
-
-    def __post_init__(self) -> None:
-        if (
-            self.steps < 0
-            or self.calls < 0
-            or self.tokens < 0
-            or not self.usd.is_finite()
-            or self.usd < 0
-        ):
-            raise ValueError(f"an amount is finite and not negative: {self!r}")
-
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(
-            self.steps + other.steps,
-            self.calls + other.calls,
-            self.tokens + other.tokens,
-            EXACT.add(self.usd, other.usd),
-        )
-
-    def __sub__(self, other: Amount) -> Amount:
-        return Amount(
-            self.steps - other.steps,
-            self.calls - other.calls,
-            self.tokens - other.tokens,
-            EXACT.subtract(self.usd, other.usd),
-        )
-
-    def beyond(self, other: Amount) -> Amount:
-        """What of this is not covered by `other`, part by part."""
-        return Amount(
-            max(0, self.steps - other.steps),
-            max(0, self.calls - other.calls),
-            max(0, self.tokens - other.tokens),
-            max(_FREE, EXACT.subtract(self.usd, other.usd)),
-        )
-
-    def within(self, other: Amount) -> Amount:
-        """What of this is covered by `other`, part by part."""
-        return Amount(
-            min(self.steps, other.steps),
-            min(self.calls, other.calls),
-            min(self.tokens, other.tokens),
-            min(self.usd, other.usd),
-        )
-
-
-ZERO: Final = Amount()
-
-
-class Totals(Value, frozen=True, gc=False):
-    """What was spent, and the tokens of it as the providers counted them."""
-
-    steps: int = 0
-    calls: int = 0
-    tokens: int = 0
-    """What counts against `Limits.tokens`: the usage, estimates and what tools have charged."""
-    usd: Decimal = _FREE
-    seconds: float = 0.0
-    """Active time."""
-    usage: Usage = NO_USAGE
-
-    @property
-    def amount(self) -> Amount:
-        """What of it is limited."""
-        return Amount(self.steps, self.calls, self.tokens, self.usd)
-
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(
-            self.steps + other.steps,
-            self.calls + other.calls,
-            self.tokens + other.tokens,
-            EXACT.add(self.usd, other.usd),
-            self.seconds + other.seconds,
-            self.usage + other.usage,
-        )
-
-
-class Bill(Value, frozen=True):
-    """What runs came to, as it is carried to the accounts above them."""
-
-    spent: Totals = Totals()
-    overshoot: Amount = ZERO
-    """What of it was charged beyond its reservation."""
-    estimated: int = 0
-    """How many of the charges are estimates."""
-
-    def __add__(self, other: Bill) -> Bill:
-        return Bill(
-            self.spent + other.spent,
-            self.overshoot + other.overshoot,
-            self.estimated + other.estimated,
-        )
-
-    def beyond(self, known: Bill) -> Bill:
-        """What of this is not covered by `known`, part by part; time is not counted here."""
-        mine, theirs = self.spent.usage, known.spent.usage
-        amount = self.spent.amount.beyond(known.spent.amount)
-        usage = Usage(
-            max(0, mine.input - theirs.input),
-            max(0, mine.cache_read - theirs.cache_read),
-            max(0, mine.cache_write - theirs.cache_write),
-            max(0, mine.output - theirs.output),
-            max(0, mine.reasoning - theirs.reasoning),
-        )
-        return Bill(
-            Totals(amount.steps, amount.calls, amount.tokens, amount.usd, usage=usage),
-            self.overshoot.beyond(known.overshoot),
-            max(0, self.estimated - known.estimated),
-        )
-
-
-NOTHING: Final = Bill()
-
-
-class Spend(Value, frozen=True):
-    """What an account has used so far, as it stood when it was asked for."""
-
-    own: Totals = Totals()
-    """Spent at this account itself."""
-    tree: Totals = Totals()
-    """Own, and that of all accounts below; `seconds` equals `own.seconds`: children run inside."""
-    overshoot: Amount = ZERO
-    """What of `tree` was charged beyond its reservation."""
-    estimated: int = 0
-    """How many charges of `tree` are estimates, because nothing was reported."""
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -583,7 +286,7 @@ class _Account:
         self.steps = 0
         self.calls = 0
         self.tokens = 0
-        self.usd = _FREE
+        self.usd = FREE
         self.own = Tally()
         self.spent = Tally()
         self.overshoot = ZERO
@@ -667,7 +370,7 @@ class _Account:
         """What of `amount` this account has no share for, and draws on its parent."""
         return Amount(
             calls=0 if self.shares_calls else amount.calls,
-            usd=_FREE if self.shares_usd else amount.usd,
+            usd=FREE if self.shares_usd else amount.usd,
         )
 
     def take(self, amount: Amount) -> None:
@@ -790,64 +493,5 @@ class _Room(msgspec.Struct, frozen=True, gc=False):
             max(0, self.steps),
             None if self.calls == math.inf else max(0, int(self.calls)),
             max(0, self.tokens),
-            None if self.usd.is_infinite() else max(_FREE, self.usd),
-        )
-
-
-class Tally:
-    """Running totals in plain numbers: adding values up would allocate each time."""
-
-    __slots__ = (
-        "cache_read",
-        "cache_write",
-        "calls",
-        "input",
-        "output",
-        "reasoning",
-        "steps",
-        "tokens",
-        "usd",
-    )
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.calls = 0
-        self.tokens = 0
-        self.usd = _FREE
-        self.input = 0
-        self.cache_read = 0
-        self.cache_write = 0
-        self.output = 0
-        self.reasoning = 0
-
-    @classmethod
-    def of(cls, totals: Totals) -> Tally:
-        """Begin with what was counted before; time is not counted here."""
-        tally = cls()
-        tally.add(totals.amount, totals.usage)
-        return tally
-
-    def add(self, actual: Amount, usage: Usage) -> None:
-        """Count something in."""
-        self.steps += actual.steps
-        self.calls += actual.calls
-        self.tokens += actual.tokens
-        if actual.usd:
-            self.usd = EXACT.add(self.usd, actual.usd)
-        if usage is not NO_USAGE:
-            self.input += usage.input
-            self.cache_read += usage.cache_read
-            self.cache_write += usage.cache_write
-            self.output += usage.output
-            self.reasoning += usage.reasoning
-
-    def totals(self, seconds: float = 0.0) -> Totals:
-        """The sums as they stand, with this active time."""
-        return Totals(
-            self.steps,
-            self.calls,
-            self.tokens,
-            self.usd,
-            seconds,
-            Usage(self.input, self.cache_read, self.cache_write, self.output, self.reasoning),
+            None if self.usd.is_infinite() else max(FREE, self.usd),
         )

@@ -11,8 +11,8 @@ import inspect
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, cast
 
-from remit.budget import Limits
 from remit.errors import ConfigurationError
+from remit.limits import Limits
 from remit.messages import Media, Text
 from remit.models.base import ModelProfile, Settings
 from remit.store.base import Journal

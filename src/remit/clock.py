@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from remit.budget import Limits
 from remit.current import Frame
+from remit.limits import Limits
 
 __all__ = ["RunClock", "median"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from remit.budget import Limits
+from remit.limits import Limits
 from remit.models.base import Model, Settings, ToolSpec
 from remit.pending import AnswerCallback, ConfirmCallback, Guard, Policy
 from remit.redaction import Redactor

@@ -11,8 +11,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from remit.budget import EXACT, NOTHING, Amount, Bill, Budget, Exhausted, Limits, Totals
+from remit.amounts import EXACT, NOTHING, Amount, Bill, Totals
+from remit.budget import Budget, Exhausted
 from remit.events import Listener
+from remit.limits import Limits
 from remit.pending import AnswerCallback, ConfirmCallback
 from remit.redaction import Redactor
 from remit.resources import Path

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal
 
-from remit.budget import Limits, Totals
+from remit.amounts import Totals
+from remit.limits import Limits
 from remit.rows import Noted
 
 __all__ = ["MARKS", "budget_note"]

@@ -13,7 +13,7 @@ from typing import Generic
 
 from typing_extensions import TypeVar
 
-from remit.budget import Spend
+from remit.amounts import Spend
 from remit.errors import Unfinished
 from remit.pending import Pending
 from remit.preview import preview

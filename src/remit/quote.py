@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from remit.budget import EXACT, Amount, Dimension, Left
+from remit.amounts import EXACT, Amount
+from remit.budget import Dimension, Left
 from remit.messages import Usage
 from remit.models.base import ModelProfile, Price
 

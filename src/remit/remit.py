@@ -21,7 +21,6 @@ from typing_extensions import TypeForm, TypeVar
 from remit import activation
 from remit.activation import Activation, Host, Request
 from remit.artifacts import Artifact, digest_of
-from remit.budget import Limits
 from remit.canonical import json_text
 from remit.checks import check_model, check_name, check_options, check_parts, check_tags
 from remit.config import GRACE_SECONDS, Config, Instructions, Note, StopWhen, shown_tools
@@ -29,6 +28,7 @@ from remit.current import CURRENT, Frame
 from remit.errors import ConfigurationError, DecisionError
 from remit.events import Listener
 from remit.explained import explained
+from remit.limits import Limits
 from remit.live import Live, content_of, see_through
 from remit.messages import ResultContent
 from remit.models.base import Model, Settings

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from remit.amounts import Spend, Totals
 from remit.artifacts import HANDLE_PREFIX
-from remit.budget import Spend, Totals
 from remit.dispatch.outside import left_open
 from remit.dispatch.person import pending_of
 from remit.messages import Status, Text

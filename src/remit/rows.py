@@ -16,10 +16,11 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from remit.amounts import NOTHING, ZERO, Amount, Bill, Totals
 from remit.artifacts import Artifact
-from remit.budget import NOTHING, ZERO, Amount, Bill, Limits, Totals
 from remit.canonical import encode
 from remit.errors import JournalError
+from remit.limits import Limits
 from remit.messages import (
     Media,
     Message,

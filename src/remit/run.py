@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
+from remit.amounts import ZERO, Amount
 from remit.artifacts import Artifact
-from remit.budget import ZERO, Amount, Budget, Exhausted, Left, Reservation
+from remit.budget import Budget, Exhausted, Left, Reservation
 from remit.caching import Sent
 from remit.canonical import arguments_hash, call_key, decode, encode
 from remit.clock import RunClock, median

@@ -14,11 +14,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from remit.budget import NOTHING, ZERO, Amount, Bill, Limits, Tally, Totals
+from remit.amounts import NOTHING, ZERO, Amount, Bill, Tally, Totals
 from remit.calibration import Calibration
 from remit.elide import MOST_ELISIONS, WITHIN_STEPS
 from remit.errors import JournalError
 from remit.excerpt import CHARS_PER_TOKEN
+from remit.limits import Limits
 from remit.messages import Message, ResultContent, Status, StopReason, Text, ToolUse
 from remit.outcome import Reason
 from remit.rows import (

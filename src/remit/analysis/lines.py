@@ -14,7 +14,7 @@ import msgspec
 
 from remit.analysis.cells import clip, one_line
 from remit.analysis.figures import clock, count, dollars
-from remit.budget import Limits
+from remit.limits import Limits
 
 __all__ = [
     "PREVIEW_CHARS",

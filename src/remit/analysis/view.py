@@ -29,8 +29,8 @@ from remit.analysis.lines import (
     call_words,
 )
 from remit.analysis.strand import Phase, Strand
-from remit.budget import Limits
 from remit.events import Event
+from remit.limits import Limits
 
 __all__ = ["RunView"]
 

@@ -12,12 +12,12 @@ from typing import Any, cast
 
 import msgspec
 
-from remit.budget import Limits
 from remit.cli.content import read_bounded
 from remit.cli.options import Limit, Who
 from remit.cli.settings import LIMITS, Profile, Setting, Settings, checked
 from remit.cli.targets import AnyRemit, AnyTool, remit_of, tools_of
 from remit.errors import ConfigurationError
+from remit.limits import Limits
 from remit.models.base import Model
 from remit.models.names import KNOWN, model
 from remit.remit import Remit

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from remit.amounts import Totals
 from remit.analysis.cells import clip, one_line, visible
-from remit.budget import Totals
 from remit.cli import exits
 from remit.cli.assemble import remit_for
 from remit.cli.content import piped_lines, proper_text

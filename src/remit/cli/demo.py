@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from remit import demo as shop
-from remit.budget import Limits
 from remit.cli.display import display_for
 from remit.cli.options import Display
 from remit.cli.run import code_of, refuse_contradictions, watched
 from remit.cli.signals import Interrupts, run_until_done
 from remit.cli.streams import own_stdout
+from remit.limits import Limits
 from remit.messages import Text
 from remit.outcome import Outcome
 from remit.pending import Decision, Pending

@@ -25,7 +25,6 @@ from remit.analysis.cells import one_line, visible
 from remit.analysis.layout import Glyphs, Row, rows_of, status_rows
 from remit.analysis.lines import Asked, Closing, Line, Opening, Remark, Waiting, limit_words
 from remit.analysis.view import RunView
-from remit.budget import Limits
 from remit.cli.documents import outcome_document
 from remit.cli.endings import ending
 from remit.cli.keyboard import Keyboard, controlling_terminal
@@ -34,6 +33,7 @@ from remit.cli.screen import paint
 from remit.cli.streams import Streams
 from remit.cli.terminal import StatusRows, Terminal
 from remit.events import Event
+from remit.limits import Limits
 from remit.outcome import Outcome
 from remit.pending import Decision, Pending
 

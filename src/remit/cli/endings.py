@@ -7,7 +7,7 @@ from typing import Any
 from remit.analysis.cells import one_line, visible
 from remit.analysis.figures import count, dollars, duration, percent
 from remit.analysis.lines import Mark
-from remit.budget import Limits
+from remit.limits import Limits
 from remit.outcome import Outcome, Reason
 
 __all__ = ["ending"]

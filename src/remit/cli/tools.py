@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final
 from cyclopts import Parameter
 
 from remit.analysis.cells import visible
-from remit.budget import Limits
 from remit.canonical import encode
 from remit.cli import exits
 from remit.cli.assemble import model_of, named_remit
@@ -19,6 +18,7 @@ from remit.cli.settings import Setting, Settings, here, read_settings
 from remit.cli.streams import own_stdout
 from remit.cli.targets import AnyRemit, AnyTool, tools_of, tools_or_remit_of
 from remit.errors import ConfigurationError
+from remit.limits import Limits
 from remit.models.base import Model
 from remit.models.names import named
 from remit.models.scripted import ScriptedModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from remit.budget import NOTHING, ZERO, Amount, Totals
+from remit.amounts import NOTHING, ZERO, Amount, Totals
 from remit.dispatch.gate import MAX_CALLS, Passage, price_of
 from remit.messages import ToolUse, Usage
 from remit.rows import Asked, Charged

@@ -15,8 +15,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from remit.amounts import ZERO, Amount, Bill, Totals
 from remit.bodies import Body, Ended, run_inline
-from remit.budget import ZERO, Amount, Bill, Reservation, Totals
+from remit.budget import Reservation
 from remit.canonical import encode
 from remit.current import CURRENT, Frame
 from remit.dispatch.telling import told

@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
+from remit.amounts import NOTHING, ZERO, Amount, Bill, Totals
 from remit.bodies import Ended
-from remit.budget import NOTHING, ZERO, Amount, Bill, Exhausted, Reservation, Totals
+from remit.budget import Exhausted, Reservation
 from remit.canonical import arguments_hash, canonical, parse_json
 from remit.dispatch.approval import approved, propose, wanted_by
 from remit.dispatch.execution import Execution

@@ -11,7 +11,8 @@ import secrets
 from datetime import datetime
 from typing import Any
 
-from remit.budget import NOTHING, Reservation, Totals
+from remit.amounts import NOTHING, Totals
+from remit.budget import Reservation
 from remit.canonical import arguments_hash, canonical
 from remit.dispatch.execution import Execution
 from remit.dispatch.person import tell_pending

@@ -17,8 +17,8 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from remit.amounts import EXACT
 from remit.artifacts import plain_type
-from remit.budget import EXACT
 from remit.errors import ConfigurationError
 from remit.explained import explained
 from remit.messages import Block, Reply, Usage

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from remit.budget import EXACT
+from remit.amounts import EXACT
 from remit.errors import ConfigurationError, ModelError
 from remit.messages import Reply, Usage
 from remit.models.base import Chunk, Model, ModelProfile, ModelRequest, TextDelta
