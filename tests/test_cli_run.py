@@ -181,13 +181,16 @@ def test_a_remit_keeps_what_no_flag_changes(shop: Cli) -> None:
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        ([], "no model is named: give --model (demo:support or scripted:FILE.json)"),
+        ([], "no model is named: give --model (demo:support or scripted:FILE.json"),
         (["--model", "demo:suport"], "demo:support"),
         (["--model", "scripted:nothing.json"], "scripted:nothing.json: No such file"),
         (["--model", "scripted:odd.json"], "Expected `str | object`, got `int` - at `$[0]`"),
         (["--model", "scripted:typo.json"], "unknown field `txt`"),
         (["--model", "scripted:empty.json"], "the list holds no turn"),
-        (["--model", "anthropic:claude"], "this version of remit has no connection to anthropic"),
+        (
+            ["--model", "anthropic:claude"],
+            "anthropic at api.anthropic.com wants a key: set ANTHROPIC_API_KEY",
+        ),
         (["--model", "antropic:claude"], "did you mean anthropic:?"),
         (["--model", "script:x"], "did you mean scripted:FILE.json?"),
         (["--model", "gpt-5"], "a name is PREFIX:NAME"),

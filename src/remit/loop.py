@@ -15,6 +15,7 @@ from remit.dispatch import answer, settle_early, settle_the_rest
 from remit.eliding import elide
 from remit.errors import Fenced, JournalError
 from remit.log import LOGGER
+from remit.models.opening import opened
 from remit.outcome import Outcome, Reason
 from remit.pending import TOKENS
 from remit.plan import Answer, Ask, Check, Elide, Leave, Stop, Wait, plan
@@ -58,7 +59,8 @@ async def execute(run: Run) -> Outcome[Any]:
     """
     _tell_start(run)
     try:
-        outcome = await drive(run)
+        async with opened(run.config.model):
+            outcome = await drive(run)
     except asyncio.CancelledError:
         run.halt.set("cancelled")
         await _after(run, Stop(Reason.CANCELLED))

@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypedDict, Unpack, overload
 
 from typing_extensions import TypeForm, TypeVar
 
@@ -33,6 +33,7 @@ from remit.live import Live, content_of, see_through
 from remit.messages import ResultContent
 from remit.models.base import Model, Settings
 from remit.models.names import named
+from remit.models.opening import opened
 from remit.outcome import Outcome
 from remit.paging import with_reading
 from remit.pending import (
@@ -86,6 +87,10 @@ class Runtime:
     """Calendar time, aware."""
     grace: float = GRACE_SECONDS
     """Seconds for which a body that was cancelled is waited for."""
+
+
+def _nothing_entered() -> dict[asyncio.AbstractEventLoop, list[contextlib.AsyncExitStack]]:
+    return {}
 
 
 class TheTools:
@@ -169,6 +174,10 @@ class Remit(Generic[Deps, Out_co]):
     """Where runs are kept; by default in memory, for this remit alone."""
     runtime: Runtime = field(default_factory=Runtime)
     _config: Config = field(init=False, repr=False, compare=False)
+    _entered: dict[asyncio.AbstractEventLoop, list[contextlib.AsyncExitStack]] = field(
+        init=False, repr=False, compare=False, default_factory=_nothing_entered
+    )
+    """What `async with` keeps open, for each event loop: blocks may lie in one another, and beside one another."""
 
     def __post_init__(self) -> None:
         check_name("name", self.name)
@@ -203,6 +212,25 @@ class Remit(Generic[Deps, Out_co]):
             now=self.runtime.now,
         )
         object.__setattr__(self, "_config", config)
+
+    # Opening
+
+    async def __aenter__(self) -> Self:
+        """Keep connections open from one run to the next. Without it a run opens what it needs, and closes it."""
+        stack = contextlib.AsyncExitStack()
+        await stack.enter_async_context(opened(self._config.model))
+        self._entered.setdefault(asyncio.get_running_loop(), []).append(stack)
+        return self
+
+    async def __aexit__(self, *ending: object) -> None:
+        loop = asyncio.get_running_loop()
+        stacks = self._entered[loop]
+        stack = (
+            stacks.pop()
+        )  # all of a loop keep the same open, so which of them goes does not matter
+        if not stacks:
+            del self._entered[loop]
+        await stack.aclose()
 
     # Running
 

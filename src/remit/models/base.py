@@ -224,7 +224,10 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
 
 class Model(Protocol):
-    """One streamed call to a model."""
+    """One streamed call to a model.
+
+    It may also offer `opened()`, an async context manager that keeps connections open (`opening.py`).
+    """
 
     @property
     def name(self) -> str:

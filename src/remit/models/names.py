@@ -1,7 +1,7 @@
 """Models by name: `PREFIX:NAME`, looked up here and made by whoever knows the prefix.
 
-What a prefix stands for is imported when it is named. Connections to providers register here as they
-are built; of those that this version does not have it says so, before anything is sent.
+What a prefix stands for is imported when it is named: `providers.py` knows the providers and servers, and
+brings a transport along. Of those that this version does not reach it says so, before anything is sent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from remit.errors import ConfigurationError
-from remit.models.base import Model
+from remit.models.base import Model, ModelProfile, Price
+from remit.models.connection import Connection
 
 __all__ = ["KNOWN", "model", "named"]
 
@@ -27,46 +28,82 @@ def _scripted(name: str) -> Model:
     return scripted_file(name)
 
 
-_MAKERS: Final[Mapping[str, Callable[[str], Model]]] = {"demo": _demo, "scripted": _scripted}
+_MADE_HERE: Final[Mapping[str, Callable[[str], Model]]] = {"demo": _demo, "scripted": _scripted}
 
-KNOWN: Final = ("demo:support", "scripted:FILE.json")
+PROVIDERS: Final = (
+    "anthropic",
+    "openai",
+    "openai-chat",
+    "azure",
+    "deepseek",
+    "groq",
+    "llamacpp",
+    "mistral",
+    "ollama",
+    "openrouter",
+    "vllm",
+)
+"""What is reached over a network. What each means stands in `providers.py`."""
+
+KNOWN: Final = ("demo:support", "scripted:FILE.json", *[f"{prefix}:MODEL" for prefix in PROVIDERS])
 """What can be named, for people; the words in capitals are theirs to fill in."""
 
-_UNCONNECTED: Final = frozenset(
-    {
-        "anthropic",
-        "azure",
-        "bedrock",
-        "deepseek",
-        "gemini",
-        "groq",
-        "llamacpp",
-        "mistral",
-        "ollama",
-        "openai",
-        "openai-chat",
-        "openrouter",
-        "vllm",
-    }
-)
-"""Providers and servers that people will name, and that this version cannot reach."""
+_UNCONNECTED: Final = frozenset({"bedrock", "gemini"})
+"""Providers that people will name, and that this version cannot reach."""
 
 
-def model(name: str) -> Model:
-    """The model of that name, such as `demo:support` or `scripted:turns.json`.
+def model(
+    name: str,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    idle_seconds: float | None = None,
+    connection: Connection | None = None,
+    profile: ModelProfile | None = None,
+    price: Price | None = None,
+    streams: bool = True,
+) -> Model:
+    """The model of that name, such as `anthropic:claude-sonnet-5-5` or `ollama:llama3.3`.
 
-    Errors: `ConfigurationError` for a name that nobody here knows, with those that come near.
+    `base_url` is where its server is, if not where the prefix says; `api_key` is used instead of the one in the
+    environment, and empty where none is to be sent; `headers` go with every request; `idle_seconds` is how long
+    a stream may go without content; `connection` groups proxy, certificates and the version of the API;
+    `profile` and `price` take the place of what is known of the model; `streams=False` asks for replies whole.
+    Nothing is sent here.
+    Errors: `ConfigurationError` for a name that nobody knows, with those that come near, and for a key that is
+    missing, with the variable that should hold it.
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
         raise ConfigurationError(f"a model's name is a text such as demo:support, not {name!r}")
     prefix, colon, rest = name.partition(":")
-    maker = _MAKERS.get(prefix)
-    if maker is not None and colon:
-        return maker(rest)
+    if colon and prefix in _MADE_HERE:
+        given = (base_url, api_key, headers, idle_seconds, connection, profile, price)
+        if any(each is not None for each in given) or not streams:
+            raise ConfigurationError(
+                f"model {name!r} is made here and reached over no network: base_url, api_key and the rest say "
+                "nothing to it"
+            )
+        return _MADE_HERE[prefix](rest)
+    if colon and prefix in PROVIDERS:
+        from remit.models.providers import connected
+
+        return connected(
+            prefix,
+            rest,
+            base_url=base_url,
+            api_key=api_key,
+            headers=headers,
+            idle_seconds=idle_seconds,
+            connection=connection,
+            profile=profile,
+            price=price,
+            streams=streams,
+        )
     known = f"it knows {', '.join(KNOWN)}"
-    if prefix in _UNCONNECTED and colon:
+    if colon and prefix in _UNCONNECTED:
         raise ConfigurationError(
-            f"model {name!r}: this version of remit has no connection to {prefix}; {known}, and "
+            f"model {name!r}: this version of remit is not connected to {prefix} yet; {known}, and "
             "in code it takes any object with a name, a profile and stream(request)"
         )
     if not colon:
@@ -83,9 +120,9 @@ def _near(name: str) -> str:
     """A question that names what comes near, as an end of a sentence; empty where nothing does."""
     from difflib import get_close_matches
 
-    shown = {each: each for each in KNOWN}
-    shown |= {prefix: f"{prefix}:" for prefix in _UNCONNECTED}
-    shown |= {each.partition(":")[0]: each for each in KNOWN}
+    shown = {prefix: f"{prefix}:" for prefix in (*PROVIDERS, *_UNCONNECTED)}
+    for each in (each for each in KNOWN if not each.endswith(":MODEL")):
+        shown |= {each: each, each.partition(":")[0]: each}
     wanted = (name, name.partition(":")[0])
     close = [shown[match] for each in wanted for match in get_close_matches(each, shown, n=2)]
     found = " or ".join(dict.fromkeys(close))

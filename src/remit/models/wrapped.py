@@ -15,6 +15,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -26,6 +27,7 @@ from remit.errors import ConfigurationError, ModelError
 from remit.messages import Reply, Usage
 from remit.models.base import Chunk, Model, ModelProfile, ModelRequest, TextDelta
 from remit.models.checked import is_price, is_usage
+from remit.models.opening import opened
 
 __all__ = ["AskModel", "ModelWrapper", "WrappedModel", "wrap_model"]
 
@@ -88,6 +90,10 @@ class WrappedModel:
     @property
     def profile(self) -> ModelProfile:
         return self.beneath.profile
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """What the model beneath keeps open."""
+        return opened(self.beneath)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         bill = _Bill()

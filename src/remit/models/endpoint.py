@@ -1,0 +1,254 @@
+"""A model that is reached over a wire: a codec and a transport, put together.
+
+The codec knows what is written and read, the transport how bytes travel; here is what lies between. A request
+is encoded and sent; a request that was refused for what can be left out is sent once more without it, if that
+makes a difference (case 60). What comes is told apart by `received.py`. Trying again is the loop's business: an
+attempt ends in a typed error that says what was used up and what people can do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Final
+
+from remit.errors import ConfigurationError, ModelError, ModelRejected, ModelUnavailable
+from remit.messages import Usage
+from remit.models.base import Chunk, ModelProfile, ModelRequest, Notice
+from remit.models.connection import host_of
+from remit.models.patience import Patience
+from remit.models.received import Received
+from remit.models.transport import HttpRequest, HttpResponse, Transport
+from remit.models.wires.codec import Codec, Encoder, Fault, Wired
+
+__all__ = ["IDLE_SECONDS", "Endpoint"]
+
+IDLE_SECONDS: Final = 60.0
+"""How long a stream may go without content, where nobody says otherwise."""
+_REPAIRS: Final = 2
+"""How often a refused request is sent again with something left out."""
+_MOST_FAULT: Final = 256_000
+"""Bytes of an error that are read; the rest would say nothing new."""
+_SHORTEST_SECRET: Final = 6
+"""A shorter value of a header is no secret, and would be found everywhere."""
+_ALWAYS: Final = {
+    "content-type": "application/json",
+    "accept-encoding": "identity",  # a reply is small, and who compresses a stream holds it back
+    "user-agent": "remit",
+}
+
+
+class Endpoint:
+    """One model of one provider or server. It may be shared by runs, threads and event loops."""
+
+    def __init__(
+        self,
+        name: str,
+        codec: Codec,
+        transport: Transport,
+        *,
+        base_url: str,
+        model: str,
+        key: str | None = None,
+        profile: ModelProfile | None = None,
+        headers: Mapping[str, str] | None = None,
+        query: str = "",
+        idle_seconds: float = IDLE_SECONDS,
+        streams: bool = True,
+    ) -> None:
+        """`model` is its name as the provider calls it; `headers` go with every request and win over others.
+
+        Units: `idle_seconds` is how long a stream may go without content.
+        Errors: `ConfigurationError` for headers that cannot be sent, and a time that is none.
+        """
+        if not (isinstance(idle_seconds, int | float) and idle_seconds > 0):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            raise ConfigurationError(f"idle_seconds={idle_seconds!r}: give seconds above zero")
+        own = {name.lower(): value for name, value in (headers or {}).items()}
+        self._name = name
+        self._codec = codec
+        self._transport = transport
+        self._model = model
+        self._profile = profile or ModelProfile()
+        self._url = joined(base_url, codec.path) + query
+        self._host = host_of(base_url)
+        spoken = {name.lower(): value for name, value in codec.headers(key).items()}
+        self._headers: Mapping[str, str] = {**_ALWAYS, **spoken, **own}
+        _check_headers(self._headers)
+        self._secrets = tuple(
+            [each for each in (key, *own.values()) if each and len(each) >= _SHORTEST_SECRET]
+        )
+        self._idle = float(idle_seconds) if streams else math.inf
+        self._streams = streams
+
+    def __repr__(self) -> str:
+        return f"<{self._name} at {self._host}>"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def profile(self) -> ModelProfile:
+        return self._profile
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Keep connections while the block lasts, on the running event loop."""
+        return self._transport.opened()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+        """Ask once. Errors: `ModelError`, with what was used up as far as that is known."""
+        talk = self._talk(request)
+        wired = talk.encoder.encode(request, stream=self._streams)
+        patience = Patience(self._host, idle=self._idle, deadline=request.deadline)
+        try:
+            for repairs in range(_REPAIRS + 1):
+                for notice in talk.notices(wired):
+                    yield notice
+                async with _Sent(self._transport, self._written(wired), patience) as response:
+                    if 200 <= response.status < 300:
+                        received = Received(wired.decoder, response, self._host)
+                        chunks = response.chunks()
+                        while data := await patience.bear(anext(chunks, b"")):
+                            for chunk in received.feed(data):
+                                yield chunk
+                            if received.complete:
+                                return
+                            patience.heard(received.content)
+                        for chunk in received.end():
+                            yield chunk
+                        return
+                    fault = await self._fault(response, patience)
+                wired = self._repaired(talk, request, wired, fault, more=repairs < _REPAIRS)
+        except ModelError as error:
+            self._finish(error, wired)
+            raise
+        finally:
+            patience.close()
+
+    def _talk(self, request: ModelRequest) -> _Talk:
+        talk = request.scratch.get(self)
+        if talk is None:
+            talk = request.scratch[self] = _Talk(self._codec.encoder(self._model))
+        return talk
+
+    def _written(self, wired: Wired) -> HttpRequest:
+        headers = self._headers
+        if wired.headers:
+            headers = dict(headers)
+            for name, value in wired.headers.items():
+                said = headers.get(name.lower())
+                # As HTTP reads a header that is given twice.
+                headers[name.lower()] = value if said in {None, value} else f"{said}, {value}"
+        return HttpRequest("POST", self._url, headers, wired.body)
+
+    async def _fault(self, response: HttpResponse, patience: Patience) -> Fault:
+        """What a response that is no reply means."""
+        if 300 <= response.status < 400:
+            return Fault(_redirected(response, self._host))
+        body = bytearray()
+        with contextlib.suppress(ModelUnavailable):  # what came of the error is enough
+            async for data in _bounded(response, patience):
+                body += data
+        return self._codec.fault(response.status, response.headers, bytes(body))
+
+    def _repaired(
+        self, talk: _Talk, request: ModelRequest, refused: Wired, fault: Fault, *, more: bool
+    ) -> Wired:
+        """The request again, without what it was refused for. Errors: the refusal, where that is no help."""
+        if more and fault.repair is not None and talk.encoder.repair(fault.repair):
+            again = talk.encoder.encode(request, stream=self._streams)
+            if again.body != refused.body:
+                return again
+        raise fault.error
+
+    def _finish(self, error: ModelError, wired: Wired) -> None:
+        """An error as it may leave: with what was reported, and without what is secret."""
+        if error.usage is None:
+            error.usage = wired.decoder.usage
+        text = str(error)
+        for secret in self._secrets:
+            text = text.replace(secret, "[withheld]")
+        error.args = (text, *error.args[1:])
+
+
+class _Talk:
+    """What is kept from one request of a run to the next."""
+
+    __slots__ = ("_told", "encoder")
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+        self._told: set[str] = set()
+        """Tools of which it was told that they are set aside."""
+
+    def notices(self, wired: Wired) -> Iterator[Notice]:
+        """What people should know of a request; of a tool that is set aside, once for a run."""
+        for name, why in wired.set_aside.items():
+            if name not in self._told:
+                self._told.add(name)
+                yield Notice("tool_set_aside", f"the tool {name!r} is not offered: {why}")
+        if wired.cut_back is not None:
+            yield Notice("cut_back", wired.cut_back)
+
+
+class _Sent:
+    """A request on its way, and its response while the block lasts; its head is waited for with patience."""
+
+    __slots__ = ("_exchange", "_patience")
+
+    def __init__(self, transport: Transport, request: HttpRequest, patience: Patience) -> None:
+        self._exchange = transport.send(request)
+        self._patience = patience
+
+    async def __aenter__(self) -> HttpResponse:
+        return await self._patience.bear(self._exchange.__aenter__())
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._exchange.__aexit__(kind, error, trace)
+
+
+async def _bounded(response: HttpResponse, patience: Patience) -> AsyncGenerator[bytes, None]:
+    """The beginning of a body."""
+    left = _MOST_FAULT
+    chunks = response.chunks()
+    while left > 0 and (data := await patience.bear(anext(chunks, b""))):
+        yield data[:left]
+        left -= len(data)
+
+
+def _redirected(response: HttpResponse, host: str) -> ModelRejected:
+    """A redirect is not followed: the key would go wherever it says."""
+    place = response.headers.get("location", "").partition("?")[0][:200]
+    return ModelRejected(
+        f"{host} answered {response.status} and sends elsewhere{f' ({place})' if place else ''}: no redirect is "
+        "followed, because the key would go along; give that address as base URL if it is the right one",
+        usage=Usage(),
+    )
+
+
+def joined(base_url: str, path: str) -> str:
+    """A base URL and the path of a wire, which may begin as the base URL ends (`/v1`)."""
+    base = base_url.rstrip("/")
+    first = path.lstrip("/").partition("/")[0]
+    if base.endswith(f"/{first}"):
+        base = base.removesuffix(f"/{first}")
+    return f"{base}/{path.lstrip('/')}"
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """Errors: `ConfigurationError`, which names no value: it may be the key."""
+    for name, value in headers.items():
+        written = f"{name}{value}"
+        if not name or not name.isascii() or any(each in written for each in "\r\n\0"):
+            raise ConfigurationError(
+                f"the header {name!r} cannot be sent: its value holds a line end, or its name is none; "
+                "is there a line end behind the key?"
+            )

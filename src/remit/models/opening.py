@@ -1,0 +1,41 @@
+"""What a model keeps open while it is used: connections, mostly.
+
+Any model may offer `opened()`, an async context manager that is entered for every run that asks it, and for
+`async with remit`; it may be entered many times, from several event loops. One that has nothing to keep open
+offers none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+
+from remit.log import LOGGER
+from remit.models.base import Model
+
+__all__ = ["opened"]
+
+
+def opened(model: Model) -> AbstractAsyncContextManager[None]:
+    """Keep open what a model keeps open, while the block lasts.
+
+    Errors: none but cancellation. A model that cannot be opened is asked all the same: its requests tell what
+    is wrong, where a run can end for it.
+    """
+    return _opened(model) if callable(getattr(model, "opened", None)) else nullcontext()
+
+
+@asynccontextmanager
+async def _opened(model: Model) -> AsyncGenerator[None]:
+    stack = AsyncExitStack()
+    try:
+        await stack.enter_async_context(model.opened())  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType] - asked for just above
+    except Exception:
+        LOGGER.exception("model %s cannot be opened", model.name)
+    try:
+        yield
+    finally:
+        try:
+            await stack.aclose()
+        except Exception:
+            LOGGER.exception("model %s cannot be closed", model.name)
