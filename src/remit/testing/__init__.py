@@ -2,6 +2,13 @@
 requests.
 
 For users as much as for remit itself. Nothing in the library imports from here.
+
+`validate_request` looks at the messages of remit, whatever the provider. What one provider takes is told by a
+judge (`protocol/`), which reads a request body as the provider receives it:
+
+    judge = remit.testing.judge("anthropic")      # or "openai", "openai-chat"; dialect="mistral"
+    judge.request(body)                           # `Refused`: rule, text, status and body as the provider's
+    judge.response(reply, body)                   # a body, events or a stream: what was issued must come back
 """
 
 from remit.models.scripted import Recorded, ScriptedModel, Step
@@ -15,6 +22,7 @@ from remit.testing.conformance_journal import JournalConformance
 from remit.testing.conformance_model import ModelConformance
 from remit.testing.crash import CrashPoint, CrashStore, Ledger, crash_points
 from remit.testing.loop import Deadlock, VirtualLoop, run_virtual
+from remit.testing.protocol import Judge, Refused, judge
 from remit.testing.workers import SimulatedWorkers
 
 __all__ = [
@@ -23,15 +31,18 @@ __all__ = [
     "Deadlock",
     "InvalidRequest",
     "JournalConformance",
+    "Judge",
     "Ledger",
     "ModelConformance",
     "Recorded",
+    "Refused",
     "RequestValidator",
     "ScriptedModel",
     "SimulatedWorkers",
     "Step",
     "VirtualLoop",
     "crash_points",
+    "judge",
     "prefix_of",
     "run_virtual",
     "validate_request",

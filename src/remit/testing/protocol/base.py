@@ -1,0 +1,59 @@
+"""What every judge is: it reads a request as its provider does, and remembers what the provider has issued."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import NoReturn, cast
+
+from remit.testing.protocol.reading import Body, Events, assembled, events_of
+from remit.testing.protocol.refused import Refused, Wordings
+
+__all__ = ["Judge"]
+
+
+class Judge(ABC):
+    """One provider's opinion. It serves any number of conversations, as the provider does."""
+
+    wire: str
+    wordings: Wordings
+    """The rules, and how the provider words them."""
+
+    @abstractmethod
+    def request(self, body: Body, *, headers: Mapping[str, str] | None = None) -> None:
+        """Read a request as the provider would.
+
+        `headers`, in lower case, are looked at where they are given.
+        Errors: `Refused` for the first rule that is broken.
+        """
+
+    @abstractmethod
+    def _issue(self, reply: Body, request: Body) -> None:
+        """Remember a whole reply."""
+
+    @abstractmethod
+    def trust(self, body: Body) -> None:
+        """Take what a request holds for issued by this provider, in an exchange that the judge has not seen."""
+
+    @abstractmethod
+    def _error(self, rule: str, said: str, param: str | None) -> tuple[int, Body]:
+        """The status and the body that the provider answers with."""
+
+    def response(self, reply: Body | Events | str | bytes, request: Body | None = None) -> None:
+        """Remember what the provider answered: a whole body, the events of a stream, or the stream itself.
+
+        `request` is what it answers; it matters where the provider ties its blocks to it.
+        """
+        if isinstance(reply, str | bytes):
+            reply = assembled(events_of(reply))
+        elif not isinstance(reply, Mapping):
+            reply = assembled(reply)
+        self._issue(cast("Body", reply), request or {})
+
+    def refuse(
+        self, rule: str, *, position: int | None = None, param: str | None = None, **words: object
+    ) -> NoReturn:
+        """Refuse in the provider's words; `words` fill in the wording of the rule."""
+        said = self.wordings.text(rule, words)
+        status, body = self._error(rule, said, param)
+        raise Refused(rule, said, position=position, status=status, body=body)
