@@ -1,0 +1,23 @@
+"""What a value of foreign JSON is: told once, so that a check is one word where it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+__all__ = ["is_list", "is_table", "tables"]
+
+
+def is_table(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    """An object of JSON."""
+    return isinstance(value, Mapping)
+
+
+def is_list(value: Any) -> TypeGuard[Sequence[Any]]:
+    """A list of JSON."""
+    return isinstance(value, list | tuple)
+
+
+def tables(value: Any) -> list[Mapping[str, Any]]:
+    """The objects in a list; none where it is no list."""
+    return [each for each in value if is_table(each)] if is_list(value) else []
