@@ -68,7 +68,7 @@ from remit.testing import (
     run_virtual,
     validate_request,
 )
-from remit.transcript import Stub
+from remit.transcript import Break, Stub
 
 LARGE = 4_000
 """Characters of a result that is worth eliding: 1,000 tokens."""
@@ -1160,5 +1160,63 @@ def test_an_elision_says_which_messages_were_said_in_view_of_the_old() -> None:
         ]
         assert broken.first == stubbed[0]
         assert broken.end == len(outcome.transcript) - 1
+
+    run_virtual(main())
+
+
+def test_a_history_keeps_where_it_was_changed() -> None:
+    """X5, X1: the next run of the conversation leaves out what the last one left out."""
+
+    async def main() -> None:
+        remit = desk(scripted(refused_at(8, again=False), 1_000_000), [fetch])
+        outcome = await remit.run("go")
+        [broken] = outcome.transcript.breaks
+        more = desk(scripted(lambda *_: "again", 1_000_000), [fetch])
+        assert (await more.run("and?", history=outcome.transcript)).transcript.breaks == (broken,)
+        assert outcome.transcript.closed().breaks == (broken,)
+        assert outcome.transcript.before(1).breaks == ()
+        assert outcome.transcript.before(8).breaks == (broken,)
+
+    run_virtual(main())
+
+
+def test_a_view_says_that_what_stood_before_it_is_gone() -> None:
+    """X5, case 03: opaque blocks that bind to it are not to be sent."""
+
+    async def main() -> None:
+        said = Transcript(
+            [
+                Message(role, (Text(text),))
+                for role, text in (
+                    ("user", "1"),
+                    ("assistant", "2"),
+                    ("user", "3"),
+                    ("assistant", "4"),
+                )
+            ]
+        )
+        assert said.view(9).breaks == ()
+        assert said.view(2).breaks == (Break(-1, 2),)
+        assert said.view(0).breaks == (Break(-1, 0),)
+
+    run_virtual(main())
+
+
+def test_media_that_another_model_does_not_read_are_a_break_too() -> None:
+    """X5, X3: what was said behind the picture was said in view of it."""
+
+    @rm.tool(effect="read")
+    async def look() -> Media:
+        """Looks."""
+        return Media("image/png", b"\x89PNG")
+
+    async def main() -> None:
+        profile = ModelProfile(context_window=9_000, max_output=500, media=("image/*",))
+        sees = desk(ScriptedModel([("look", {}), "a cat"], profile=profile), [look])
+        seen = await sees.run("go")
+        blind = desk(scripted(lambda *_: "no", 9_000), [look])
+        assert (await blind.run("sure?", history=seen.transcript)).transcript.breaks == (
+            Break(2, 4),
+        )
 
     run_virtual(main())

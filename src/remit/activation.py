@@ -398,6 +398,7 @@ def _opened(config: Config, host: Host, request: Request, history: Inherited) ->
         tags=dict(request.tags),
         at=config.now().isoformat(),
         caller=None if host.frame is None else host.frame.caller,
+        breaks=history.breaks,
     )
 
 

@@ -15,7 +15,7 @@ import msgspec
 from remit.artifacts import HANDLE_PREFIX, Artifact
 from remit.messages import Message
 from remit.shown import Reads, reread, unread
-from remit.transcript import Transcript
+from remit.transcript import Break, Transcript
 from remit.workers import Workers, WorkersExhausted
 
 __all__ = ["Inherited", "inherited"]
@@ -31,17 +31,23 @@ class Inherited(msgspec.Struct, frozen=True):
     """What was taken out of the messages and has to be stored with them."""
     digests: tuple[str, ...] = ()
     """What the messages name and another run has stored."""
+    breaks: tuple[Break, ...] = ()
+    """Where the messages are others than those that were said."""
 
 
 async def inherited(history: Transcript | None, *, reads: Reads, workers: Workers) -> Inherited:
     """Close a history, and put its results into words that this model reads."""
     if history is None:
         return Inherited()
-    messages, made = tuple(history.closed()), list[Artifact]()
+    said = messages = tuple(history.closed())
+    made, breaks = list[Artifact](), history.breaks
     digests = tuple([each.removeprefix(HANDLE_PREFIX) for each in history.artifacts])
     if unread(messages, reads):
-        messages, made = await _aside(workers, lambda: reread(messages, reads))
-    return Inherited(messages, tuple(made), digests)
+        messages, made = await _aside(workers, lambda: reread(said, reads))
+        pairs = enumerate(zip(said, messages, strict=True))
+        first = next((at for at, (old, new) in pairs if old != new), len(said))
+        breaks = (*breaks, Break(first, len(messages)))
+    return Inherited(messages, tuple(made), digests, breaks)
 
 
 async def _aside(workers: Workers, work: Callable[[], T]) -> T:

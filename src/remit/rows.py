@@ -35,7 +35,7 @@ from remit.messages import (
 from remit.pending import PendingKind
 from remit.schedule import Footprint
 from remit.shown import Kept, restored, written
-from remit.transcript import Stub
+from remit.transcript import Break, Stub
 
 __all__ = [
     "Activated",
@@ -101,6 +101,8 @@ class Opened(_Recorded, frozen=True):
     """UTC, ISO 8601."""
     caller: str | None = None
     """The call around, whose account bears what this run spends; None for a root."""
+    breaks: tuple[Break, ...] = ()
+    """Those of the history."""
 
 
 class Asked(_Recorded, frozen=True):

@@ -487,7 +487,7 @@ class RunState:
     def _open(self, row: Opened) -> None:
         self._opened = row
         self._limits = row.limits
-        self.transcript = Transcript(row.history)
+        self.transcript = Transcript(row.history, row.breaks)
         self.transcript.mark_sent()
         self.transcript.say(*row.prompt)
 

@@ -66,7 +66,7 @@ class Break(msgspec.Struct, frozen=True, gc=False):
     """A change of what had been sent. Opaque blocks that bind to what stood before them have lost it."""
 
     first: int
-    """Index of the first message that was changed."""
+    """Index of the first message that was changed; -1 where messages before the first were taken away."""
     end: int
     """How many messages there were then: those after `first` and before this were said in view of the old."""
 
@@ -141,7 +141,8 @@ class Transcript:
         "_tokens",
     )
 
-    def __init__(self, messages: Iterable[Message] = ()) -> None:
+    def __init__(self, messages: Iterable[Message] = (), breaks: Iterable[Break] = ()) -> None:
+        """`breaks` are those that these messages have behind them."""
         given = tuple(messages)
         validate(given)
         self._messages: list[Message] = []
@@ -152,7 +153,7 @@ class Transcript:
         self._doubts: dict[str, tuple[str, ...]] = {}
         self._pending_keys: list[str] = []
         self._report: tuple[Mended, ...] = ()
-        self._breaks: tuple[Break, ...] = ()
+        self._breaks = tuple(breaks)
         self._sent = 0
         self._extend(given)
 
@@ -453,6 +454,7 @@ class Transcript:
         made._extend(self._messages[start:])
         made._doubts = self._doubts.copy()
         made._pending_keys = self._pending_keys.copy()
+        made._breaks = (Break(-1, len(made)),) if start else self._breaks
         made._sent = max(self._sent - start, 0)
         return made
 
@@ -464,8 +466,11 @@ class Transcript:
         replies = [at for at, message in enumerate(self._messages) if message.role == "assistant"]
         if not 1 <= step <= len(replies):
             raise ConfigurationError(f"before({step}): the transcript has {len(replies)} replies")
-        made = Transcript()
-        made._extend(self._messages[: replies[step - 1]])
+        end = replies[step - 1]
+        made = Transcript(
+            (), [Break(each.first, min(each.end, end)) for each in self._breaks if each.first < end]
+        )
+        made._extend(self._messages[:end])
         return made
 
     # Outside
