@@ -56,6 +56,7 @@ from remit.elide import (
     note_for,
 )
 from remit.excerpt import Excerpt, fit, handle_in
+from remit.messages import Role
 from remit.models.base import ModelRequest
 from remit.models.scripted import Recorded, ScriptedModel, Step
 from remit.rows import Elided, Noted, Opened, Replied, Row, decode_row, encode_row
@@ -1184,17 +1185,8 @@ def test_a_view_says_that_what_stood_before_it_is_gone() -> None:
     """X5, case 03: opaque blocks that bind to it are not to be sent."""
 
     async def main() -> None:
-        said = Transcript(
-            [
-                Message(role, (Text(text),))
-                for role, text in (
-                    ("user", "1"),
-                    ("assistant", "2"),
-                    ("user", "3"),
-                    ("assistant", "4"),
-                )
-            ]
-        )
+        roles: tuple[Role, ...] = ("user", "assistant", "user", "assistant")
+        said = Transcript([Message(role, (Text("words"),)) for role in roles])
         assert said.view(9).breaks == ()
         assert said.view(2).breaks == (Break(-1, 2),)
         assert said.view(0).breaks == (Break(-1, 0),)
