@@ -22,7 +22,7 @@ help: ## list the targets
 demo: $(VENV)/.runtime ## run the support desk: scripted model, real loop
 	$(BIN)/remit demo
 
-test: $(VENV)/.dev ## run the tests; ARGS="-k slots" picks some
+test: $(VENV)/.dev $(VENV)/.node ## run the tests; ARGS="-k slots" picks some
 	$(RUN) -m pytest $(or $(ARGS),--numprocesses=auto --dist=worksteal)
 
 lint: $(VENV)/.dev ## ruff, all rules but the excused ones
@@ -41,7 +41,7 @@ types: $(VENV)/.dev ## pyright, strict
 layers: $(VENV)/.dev ## inner layers import nothing from outer ones
 	$(BIN)/lint-imports --no-cache
 
-mutants: $(VENV)/.dev ## every promise has a sabotage, and a test that notices it
+mutants: $(VENV)/.dev $(VENV)/.node ## every promise has a sabotage, and a test that notices it
 	$(RUN) scripts/mutants.py $(ARGS)
 
 bench: $(VENV)/.runtime ## timings: to be compared, not to be passed
@@ -78,3 +78,8 @@ $(VENV)/.runtime: requirements/runtime.txt requirements/build.txt pyproject.toml
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 	$(INSTALL) --require-hashes -r requirements/dev.txt
 	@touch $@
+
+# Mock servers that were written for node. The script leaves the stamp: where node or its registry cannot be
+# reached, the tests that need them say so, and the next call tries again.
+$(VENV)/.node: requirements/node.txt scripts/node_packages.py $(VENV)/.dev
+	$(RUN) scripts/node_packages.py $@

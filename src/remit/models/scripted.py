@@ -41,7 +41,18 @@ from remit.models.base import (
 from remit.models.validator import InvalidRequest, RequestValidator
 from remit.transcript import Transcript
 
-__all__ = ["Item", "Part", "Recorded", "Says", "Script", "ScriptedModel", "Step"]
+__all__ = [
+    "Item",
+    "Part",
+    "Recorded",
+    "Says",
+    "Script",
+    "ScriptedModel",
+    "Step",
+    "blocks_of",
+    "step_of",
+    "stop_reason_of",
+]
 
 Part: TypeAlias = "str | Block | tuple[str, Json | str]"
 """A text, a block, or a call as `("tool_name", {...})`; arguments may be the raw JSON text."""
@@ -205,15 +216,7 @@ class ScriptedModel:
             )
         while callable(item):
             item = item(request.transcript)
-        match item:
-            case Step():
-                return item
-            case Reply(message, stop_reason, usage, usd):
-                return Step(message, stop_reason=stop_reason, usage=usage, usd=usd)
-            case Exception():
-                return Step(error=item)
-            case _:
-                return Step(item)
+        return step_of(item)
 
 
 class _Prompt:
@@ -249,13 +252,39 @@ def _recorded(request: ModelRequest, messages: tuple[Message, ...]) -> Recorded:
     )
 
 
+def step_of(item: Says | Reply | Step | Exception) -> Step:
+    """A turn of a script, and how it arrives."""
+    match item:
+        case Step():
+            return item
+        case Reply(message, stop_reason, usage, usd):
+            return Step(message, stop_reason=stop_reason, usage=usage, usd=usd)
+        case Exception():
+            return Step(error=item)
+        case _:
+            return Step(item)
+
+
+def blocks_of(says: Says, ids: Iterator[str]) -> tuple[Block, ...]:
+    """The blocks of a turn. Its calls take their ids from `ids`, those that have one aside."""
+    if isinstance(says, Message):
+        return says.content
+    return tuple(_block(part, ids) for part in _parts(says))
+
+
+def stop_reason_of(step: Step, message: Message) -> StopReason:
+    """Why a turn ends: as the script says, else by whether there is a call."""
+    if step.stop_reason is not None:
+        return step.stop_reason
+    return StopReason.TOOL_USE if message.tool_uses else StopReason.END_TURN
+
+
 def _message(step: Step, *, prefix: str, issuer: str) -> Message:
     if isinstance(step.says, Message):
         message = step.says
     else:
         ids = (f"{prefix}_{i}" for i in count())
-        blocks = tuple(_block(part, ids) for part in _parts(step.says))
-        message = Message("assistant", blocks)
+        message = Message("assistant", blocks_of(step.says, ids))
     if step.stop_reason is StopReason.PAUSE and not _pauses(message):
         message = Message("assistant", (*message.content, Opaque(issuer, _SERVER_TOOL)))
     return message
@@ -289,14 +318,11 @@ def _pauses(message: Message) -> bool:
 
 
 def _reply(step: Step, message: Message, prompt: Usage) -> Reply:
-    stop_reason = step.stop_reason
-    if stop_reason is None:
-        stop_reason = StopReason.TOOL_USE if message.tool_uses else StopReason.END_TURN
     usage = step.usage
     if usage == "estimated":
         output = _tokens(sum(map(_chars, message.content)))
         usage = Usage(input=prompt.input, cache_read=prompt.cache_read, output=output)
-    return Reply(message, stop_reason, usage, step.usd)
+    return Reply(message, stop_reason_of(step, message), usage, step.usd)
 
 
 def _pieces(text: str) -> Iterator[str]:
