@@ -14,9 +14,8 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ def missing(what: str) -> None:
 
 
 @contextlib.contextmanager
-def llmock(*options: str) -> Iterator[str]:
+def llmock(*options: str) -> Generator[str]:
     """PyPI `llmock`, alone on a port. Gives its URL."""
     program = Path(sys.executable).parent / "llmock"
     if not program.is_file():
@@ -47,7 +46,7 @@ def llmock(*options: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def aimock(fixtures: Sequence[dict[str, Any]], folder: Path, *options: str) -> Iterator[str]:
+def aimock(fixtures: Sequence[dict[str, Any]], folder: Path, *options: str) -> Generator[str]:
     """npm `@copilotkit/aimock`, alone on a port, with these fixtures. Gives its URL."""
     node, program = _node(), AIMOCK / "dist" / "cli.js"
     if node is None:
@@ -73,7 +72,7 @@ def _node() -> str | None:
 
 
 @contextlib.contextmanager
-def running(command: Sequence[str], port_option: str, ready: str) -> Iterator[str]:
+def running(command: Sequence[str], port_option: str, ready: str) -> Generator[str]:
     """A process that listens on a free port. It is ended here, and by nobody else."""
     with socket.socket() as found:
         found.bind((HOST, 0))

@@ -131,7 +131,7 @@ def events(stream: bytes) -> list[dict[str, Any]]:
 def test_every_event_has_the_fields_that_recorded_events_of_its_kind_have_in_common(
     wire: str,
 ) -> None:
-    """protocol: a server of tests that writes less than the real one would hide what a client relies on."""
+    """S1: a server of tests that writes less than the real one would hide what a client relies on."""
     folder = {"openai": "openai-responses"}.get(wire, wire)
     if not RECORDED.is_dir():
         pytest.skip(f"there are no recordings at {RECORDED}")
@@ -174,7 +174,7 @@ def _shapes(event: dict[str, Any]) -> list[tuple[str, set[str]]]:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_stream_and_a_whole_reply_say_the_same(wire: str) -> None:
-    """remit: one turn, written both ways, holds the same calls with the same arguments."""
+    """S1: one turn, written both ways, holds the same calls with the same arguments."""
     script = [Step(["Here.", ("look", {"at": ["ä", "\n", '"']})])]
     _, headers, stream = one(script, wire)
     assert headers["content-type"].startswith("text/event-stream")
@@ -226,13 +226,13 @@ def _arguments_whole(wire: str, reply: dict[str, Any]) -> Any:
     ],
 )
 def test_a_turn_ends_in_the_words_of_its_provider(wire: str, reason: StopReason, told: str) -> None:
-    """protocol: stop reasons as each provider spells them."""
+    """S1: stop reasons as each provider spells them."""
     _, _, stream = one([Step("I will not go on.", stop_reason=reason)], wire)
     assert told in stream.decode()
 
 
 def test_a_provider_that_never_pauses_cannot_be_told_to() -> None:
-    """remit: a script that says what a wire cannot say is the author's error."""
+    """S1: a script that says what a wire cannot say is the author's error."""
     with pytest.raises(ConfigurationError):
         _asked_in_memory([Step("x", stop_reason=StopReason.PAUSE)], "openai")
 
@@ -260,7 +260,7 @@ def test_ids_are_those_of_the_script_or_made_up_the_same_in_every_run(wire: str)
 
 
 def test_blocks_of_the_providers_own_are_written_as_they_stand() -> None:
-    """protocol: thinking comes in pieces and its signature whole; an encrypted item is whole only when it is done."""
+    """S1: thinking comes in pieces and its signature whole; an encrypted item is whole only when it is done."""
     thinking = Opaque("anthropic", b'{"type":"thinking","thinking":"Hm, so.","signature":"c2ln"}')
     _, _, stream = one([Message("assistant", (thinking, Text("Yes.")))], "anthropic")
     deltas = [event["delta"] for event in events(stream) if event["type"] == "content_block_delta"]
@@ -285,7 +285,7 @@ def test_blocks_of_the_providers_own_are_written_as_they_stand() -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_wrong_key_path_model_or_body_is_refused_in_the_providers_words(wire: str) -> None:
-    """remit: status and body as the real provider has them, and nothing of the script is used up."""
+    """S1: status and body as the real provider has them, and nothing of the script is used up."""
 
     async def main(client: Client) -> None:
         status, _, told = await client.ask(body(wire), key="another")
@@ -307,7 +307,7 @@ def test_a_wrong_key_path_model_or_body_is_refused_in_the_providers_words(wire: 
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_body_that_breaks_the_protocol_is_refused_and_noted(wire: str) -> None:
-    """T1: the server judges what it is sent; an unanswered call is refused as the provider does."""
+    """S1, T1: the server judges what it is sent; an unanswered call is refused as the provider does."""
     call = {
         "anthropic": {
             "role": "assistant",
@@ -341,7 +341,7 @@ def test_a_body_that_breaks_the_protocol_is_refused_and_noted(wire: str) -> None
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_script_that_is_over_refuses(wire: str) -> None:
-    """remit: a request too many is an error that says so, not an empty answer."""
+    """S1: a request too many is an error that says so, not an empty answer."""
 
     async def main(client: Client) -> None:
         await client.ask(body(wire))
@@ -352,7 +352,7 @@ def test_a_script_that_is_over_refuses(wire: str) -> None:
 
 
 def test_a_wire_that_nobody_writes_and_a_text_as_script_are_refused() -> None:
-    """remit: wrong calls are told before anything listens."""
+    """S1: wrong calls are told before anything listens."""
     with pytest.raises(ConfigurationError, match="no wire is called"):
         talk([], "gopher", lambda client: client.ask({}))
     with pytest.raises(ConfigurationError, match="a list of items"):
@@ -382,7 +382,7 @@ def usage_of(wire: str, told: bytes) -> Usage:
 
 @pytest.mark.parametrize("wire", ["openai", "openai-chat"])
 def test_a_beginning_that_was_seen_before_is_counted_as_cached_in_steps(wire: str) -> None:
-    """X4: OpenAI counts cached tokens inside of the prompt, in steps of 128, from 1,024 on."""
+    """S1, X4: OpenAI counts cached tokens inside of the prompt, in steps of 128, from 1,024 on."""
 
     async def main(client: Client) -> list[Usage]:
         told = [
@@ -399,12 +399,12 @@ def test_a_beginning_that_was_seen_before_is_counted_as_cached_in_steps(wire: st
 
 
 def test_only_what_is_marked_is_cached_and_a_mark_looks_back_twenty_blocks() -> None:
-    """X4: Anthropic reads from the last mark that it can see, and reports reads and writes beside the input."""
+    """S1, X4: Anthropic reads from the last mark that it can see, and reports reads and writes beside the input."""
     mark = {"type": "ephemeral"}
     start = {"type": "text", "text": LONG, "cache_control": mark}
 
     def turn(blocks: int) -> list[dict[str, Any]]:
-        rest = [{"type": "text", "text": f"part {n}"} for n in range(blocks)]
+        rest: list[dict[str, Any]] = [{"type": "text", "text": f"part {n}"} for n in range(blocks)]
         rest[-1] = rest[-1] | {"cache_control": mark}
         first = {name: value for name, value in start.items() if name != "cache_control"}
         return [{"role": "user", "content": [first, *rest]}]
@@ -428,7 +428,7 @@ def test_only_what_is_marked_is_cached_and_a_mark_looks_back_twenty_blocks() -> 
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_usage_is_what_the_script_says_or_nothing(wire: str) -> None:
-    """case 95: each vendor counts in its own way; what is cached is a part of the prompt for one, not for another."""
+    """S1, case 95: each vendor counts in its own way; what is cached is a part of the prompt for one, not for another."""
     usage = Usage(input=3, cache_read=2_560, cache_write=50, output=7, reasoning=2)
     told = json.loads(one([Step("Yes.", usage=usage)], wire, stream=False)[2])["usage"]
     expected = {
@@ -498,7 +498,7 @@ def test_what_is_not_to_be_stored_is_not() -> None:
 def test_a_refusal_has_the_status_and_the_form_of_its_provider(
     wire: str, kind: Any, statuses: set[int]
 ) -> None:
-    """protocol: errors as each provider writes them; the wait stands in a header."""
+    """S1: errors as each provider writes them; the wait stands in a header."""
     status, headers, told = one([Refused(kind, retry_after=1.5)], wire)
     assert status in statuses
     assert headers["retry-after"] == "1.5"
@@ -508,7 +508,7 @@ def test_a_refusal_has_the_status_and_the_form_of_its_provider(
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("at", [0, 1, 70, "head", "end"])
 def test_a_reply_that_is_cut_breaks_where_it_says(wire: str, at: Any) -> None:
-    """remit: the bytes up to there, and then no end of the body."""
+    """S1: the bytes up to there, and then no end of the body."""
 
     async def main(client: Client) -> bytes:
         headers = {"authorization": "Bearer test-key", "anthropic-version": "2023-06-01"}
@@ -534,7 +534,7 @@ def test_a_reply_that_is_cut_breaks_where_it_says(wire: str, at: Any) -> None:
 
 
 def test_a_clean_cut_ends_the_body_as_http_wants_it() -> None:
-    """remit: nobody but the reader of the stream can notice."""
+    """S1: nobody but the reader of the stream can notice."""
     status, _, stream = one([Cut("Here.", clean=True)], "anthropic")
     assert status == 200
     assert b"message_stop" not in stream
@@ -542,7 +542,7 @@ def test_a_clean_cut_ends_the_body_as_http_wants_it() -> None:
 
 
 def test_pieces_doubles_garbage_labels_and_packing_arrive_as_told() -> None:
-    """remit: each fault does what its name says, and they can be put into one another."""
+    """S1: each fault does what its name says, and they can be put into one another."""
     plain = one(["Here."], "anthropic")[2]
     assert one([Dripped("Here.", bytes=3)], "anthropic")[2] == plain
     doubled = one([Doubled("Here.")], "anthropic")[2]
@@ -565,7 +565,7 @@ def test_pieces_doubles_garbage_labels_and_packing_arrive_as_told() -> None:
 
 
 def test_a_step_that_is_cut_or_fails_does_so_behind_its_blocks() -> None:
-    """remit: `Step` means the same here as for `ScriptedModel`."""
+    """S1: `Step` means the same here as for `ScriptedModel`."""
     with pytest.raises(aiohttp.ClientPayloadError):
         one([Step(["One.", "Two."], cut_after=1)], "anthropic")
     late = one([Step(["One.", "Two."], cut_after=1, error=ModelUnavailable("busy"))], "anthropic")[
@@ -577,7 +577,7 @@ def test_a_step_that_is_cut_or_fails_does_so_behind_its_blocks() -> None:
 
 
 def test_a_stalled_stream_says_nothing_but_pings_and_ends_with_the_server() -> None:
-    """remit: what hangs is ended when the block is left, and a client that goes is noticed."""
+    """S1: what hangs is ended when the block is left, and a client that goes is noticed."""
 
     async def main(client: Client) -> None:
         headers = {"authorization": "Bearer test-key", "anthropic-version": "2023-06-01"}
@@ -606,7 +606,7 @@ def test_a_stalled_stream_says_nothing_but_pings_and_ends_with_the_server() -> N
 
 
 def test_it_listens_on_this_machine_alone_and_is_gone_afterwards() -> None:
-    """remit: a server of tests is nobody else's business."""
+    """S1: a server of tests is nobody else's business."""
 
     async def main() -> None:
         async with serve(["Yes."]) as server:
@@ -633,7 +633,7 @@ def test_it_listens_on_this_machine_alone_and_is_gone_afterwards() -> None:
     ],
 )
 def test_what_is_no_request_is_hung_up_on(junk: bytes) -> None:
-    """remit: nothing that comes in makes the server fail or wait for ever."""
+    """S1: nothing that comes in makes the server fail or wait for ever."""
 
     async def main(client: Client) -> None:
         host, port = client.server.url.removeprefix("http://").split(":")

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from remit.errors import ModelUnavailable
 from remit.messages import Usage
 from remit.models.base import Model, ModelProfile
+from remit.models.endpoint import IDLE_SECONDS, Endpoint
 from remit.models.transport import HttpRequest
 from remit.models.wires import codec
 from remit.testing.serve.provider import TEST_KEY, ScriptedProvider, received
@@ -37,12 +38,10 @@ class MemoryTransport:
         *,
         key: str = TEST_KEY,
         streams: bool = True,
-        idle_seconds: float = 60.0,
+        idle_seconds: float = IDLE_SECONDS,
         profile: ModelProfile | None = None,
     ) -> Model:
         """A model that asks the provider, under that name."""
-        from remit.models.endpoint import Endpoint
-
         wire = self.provider.wire.name
         return Endpoint(
             f"{wire}:{name}",

@@ -147,7 +147,7 @@ class ScriptedProvider:
     # What is refused
 
     def _accepted(self, request: Received) -> dict[str, Any]:
-        """The body of a request that a provider takes, with everything that it refers to in place."""
+        """The body of a request that a provider takes."""
         if request.path.partition("?")[0] != self.wire.path:
             raise self._no("path")
         if request.method != "POST":
@@ -160,7 +160,7 @@ class ScriptedProvider:
             raise self._broken(f"the body is no JSON object: {error}") from None
         if self._models is not None and body.get("model") not in self._models:
             raise self._no("model")
-        body = self._joined(body)
+        self._joined(body)  # what it refers to is there
         if self._judge is not None:
             try:
                 self._judge.request(body, headers=request.headers)
@@ -178,7 +178,7 @@ class ScriptedProvider:
         self.refusals.append(text)
         return self._no("bad_request", text)
 
-    def _joined(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _joined(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """The body with what the server has stored of the conversation in front."""
         before = body.get("previous_response_id")
         if before is None or self.wire.name != "openai":
@@ -192,25 +192,38 @@ class ScriptedProvider:
     def _next(self, body: dict[str, Any]) -> Act:
         number, self._played = self._played, self._played + 1
         if callable(self._script):
-            act: Act = self._script(
-                parse(body, self.wire.name).transcript, _request(body, self.wire)
-            )
+            asked = self._request(body)
+            act: Act = self._script(asked.transcript, asked)
         elif number < len(self._script):
             act = self._script[number]
         else:
             text = f"the script is over: request {number + 1} of a script of {len(self._script)}"
             raise self._broken(text)
+        return self._called(act, body)
+
+    def _called(self, act: Act, body: dict[str, Any]) -> Act:
+        """What a function of the script decides."""
         while callable(act):
-            act = act(parse(body, self.wire.name).transcript)
+            act = act(self._request(body).transcript)
         return act
+
+    def _request(self, body: dict[str, Any]) -> ModelRequest:
+        """The request as a script of a model sees it."""
+        parsed = parse(self._joined(body), self.wire.name)
+        return ModelRequest(
+            instructions=parsed.instructions,
+            transcript=parsed.transcript,
+            tools=parsed.tools,
+            settings=parsed.settings,
+            max_output=parsed.settings.max_output or 0,
+            deadline=math.inf,
+        )
 
     def _written(self, act: Act, body: dict[str, Any]) -> Written:
         layers: list[Spoils] = []
         while isinstance(act, Spoils):
             layers.append(act)
-            act = act.says
-            while callable(act):
-                act = act(parse(body, self.wire.name).transcript)
+            act = self._called(act.says, body)
         turn: Turn | None = None
         match act:
             case Refused():
@@ -243,7 +256,7 @@ class ScriptedProvider:
             paused = Opaque(self.wire.name, self.wire.paused)
             message = Message("assistant", (*message.content, paused))
         usage = step.usage
-        prompt = self._cache.count(self.wire.segments(body))
+        prompt = self._cache.count(self.wire.segments(self._joined(body)))
         if usage == "estimated":
             usage = prompt + Usage(output=output_tokens(message.content))
         usd = None if step.usd is None else str(step.usd)
@@ -283,7 +296,10 @@ class ScriptedProvider:
         if self._judge is not None:
             self._judge.response(whole, turn.asked)
         if self.wire.name == "openai" and turn.asked.get("store", True):
-            self._stored[whole["id"]] = [*_items(turn.asked), *whole["output"]]
+            self._stored[whole["id"]] = [
+                *_items(self._joined(turn.asked)),
+                *whole["output"],
+            ]
 
     def _refused(self, refused: Refused) -> Written:
         status, body = self.wire.refused(refused.kind, refused.text)
@@ -296,19 +312,6 @@ class ScriptedProvider:
 def _items(body: Mapping[str, Any]) -> list[Any]:
     given = body.get("input", ())
     return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
-
-
-def _request(body: dict[str, Any], wire: Wire) -> ModelRequest:
-    """The request as a script of a model sees it."""
-    parsed = parse(body, wire.name)
-    return ModelRequest(
-        instructions=parsed.instructions,
-        transcript=parsed.transcript,
-        tools=parsed.tools,
-        settings=parsed.settings,
-        max_output=parsed.settings.max_output or 0,
-        deadline=math.inf,
-    )
 
 
 def _refusal_of(error: Exception) -> Refused:

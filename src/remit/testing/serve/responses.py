@@ -229,7 +229,7 @@ def _part_events(
     field = "refusal" if refuses else "text"
     name = "response.refusal" if refuses else "response.output_text"
     place = {**where, "content_index": 0}
-    odds = {} if refuses else {"logprobs": []}
+    odds: dict[str, Any] = {} if refuses else {"logprobs": []}
     deltas = [
         events.write(f"{name}.delta", delta=piece, **place, **odds, obfuscation=_PADDING)
         for piece in pieces(text)
