@@ -5,7 +5,8 @@ whatever happens. It is kept by the shape of the data, not by the discipline of 
 only way to answer is `Transcript.answering()`, which hands out one `Slot` per owed tool use; however
 that block ends, every slot is settled and one message is appended. Nothing broken can get in, so
 nothing needs repair. The one door for histories from outside is `Transcript.load`, which mends what
-it can mend without guessing and reports what it did.
+it can mend without guessing and reports what it did; `Transcript.parse` leads there from what a provider
+was sent.
 
 Not here: running tools, rendering what they returned, the bytes on a wire, the journal, and which
 old results give way (`elide`).
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, cast, overload
 
@@ -503,6 +505,18 @@ class Transcript:
         made = Transcript(mender.mend(given))
         made._report = tuple(sorted(mender.report, key=lambda mended: mended.position))
         return made
+
+    @staticmethod
+    def parse(messages: object, *, wire: str) -> Transcript:
+        """Read the history in a request to a provider: its messages as they stand there, or the whole body.
+
+        Shape: `wire` is `anthropic`, `openai` (Responses: the input items) or `openai-chat`. What the
+        provider has issued and demands back as it was comes as `Opaque`.
+        Errors: `ConfigurationError` for another wire; `TranscriptError` for what is no request of it.
+        """
+        # The wires stand above and are made of transcripts. The one that is named is found when it is
+        # asked for, so nothing here depends on them.
+        return import_module("remit.models.wires").parse(messages, wire).transcript
 
 
 def _opens(message: Message) -> bool:

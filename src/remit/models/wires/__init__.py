@@ -13,11 +13,11 @@ only those that are used are imported.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-from remit.errors import ConfigurationError
+from remit.errors import ConfigurationError, TranscriptError
 from remit.models.wires.codec import Codec, Parsed
 
 __all__ = ["WIRES", "codec", "parse"]
@@ -38,6 +38,14 @@ def codec(wire: str) -> Codec:
     return getattr(import_module(module), name)()
 
 
-def parse(body: Mapping[str, Any], wire: str) -> Parsed:
-    """Read a request body back. Errors: `ConfigurationError`, `TranscriptError`."""
-    return codec(wire).parse(body)
+def parse(body: Mapping[str, Any] | Sequence[Any], wire: str) -> Parsed:
+    """Read a request body back; a list is taken for its messages.
+
+    Errors: `ConfigurationError`, `TranscriptError`.
+    """
+    reader = codec(wire)
+    if isinstance(body, Mapping):
+        return reader.parse(body)
+    if not isinstance(body, list | tuple):
+        raise TranscriptError(f"a request is an object, or its messages, not {type(body).__name__}")
+    return reader.parse({"input" if wire == "openai" else "messages": body})

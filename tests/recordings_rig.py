@@ -1,0 +1,124 @@
+"""Recorded exchanges: where they are, and what a plain reading of them says. No codec is asked here.
+
+A folder of recordings holds a folder for each kind of wire, with one JSON file for each conversation:
+`exchanges[].request.{method,host,path,body}` and `exchanges[].response.{status,headers,body | sse}`. What a file
+is about is told by what stands in it, never by its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from remit.testing.protocol import Judge, dialect_of, judge
+from remit.testing.protocol.reading import assembled, events_of
+
+FOLDER = Path(os.environ.get("REMIT_WIRE_DIR") or Path(__file__).parents[2] / "shared" / "wire")
+
+NOT_BUILT = {"gemini": "gemini", "bedrock-converse": "bedrock-converse"}
+"""Wires that have no codec yet: they are skipped by these names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and its response."""
+
+    file: str
+    index: int
+    request: Mapping[str, Any]
+    response: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.file}#{self.index}"
+
+    @property
+    def wire(self) -> str:
+        return wire_of(self.request["path"])
+
+    @property
+    def dialect(self) -> str:
+        return dialect_of(self.request["host"])
+
+    @property
+    def asks(self) -> bool:
+        """A request with a body; else a look at what is being done in the background."""
+        return isinstance(self.request.get("body"), dict)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return self.request["body"]
+
+    @property
+    def accepted(self) -> bool:
+        return self.response["status"] == 200
+
+    @property
+    def raw(self) -> bytes:
+        """The response as it came over the socket, as far as it was kept."""
+        for key in ("sse", "text"):
+            if isinstance(self.response.get(key), str):
+                return self.response[key].encode()
+        return json.dumps(self.response.get("body"), ensure_ascii=False).encode()
+
+    @property
+    def streamed(self) -> bool:
+        return "sse" in self.response
+
+    @property
+    def reply(self) -> dict[str, Any]:
+        """The response in one piece."""
+        if self.streamed:
+            return assembled(events_of(self.response["sse"]))
+        return self.response["body"]
+
+
+def wire_of(path: str) -> str:
+    """The wire that a path belongs to. Errors: `ValueError` for a path of none."""
+    path = path.partition("?")[0]
+    if "/messages" in path:
+        return "anthropic"
+    if path.endswith("/chat/completions"):
+        return "openai-chat"
+    if "/responses" in path:
+        return "openai"
+    if "enerateContent" in path:
+        return "gemini"
+    if path.endswith(("/converse", "/converse-stream")):
+        return "bedrock-converse"
+    raise ValueError(f"{path!r} is the path of no known wire")
+
+
+def read(path: Path) -> list[Exchange]:
+    """The exchanges of a file, in order."""
+    held = json.loads(path.read_text())
+    return [
+        Exchange(f"{path.parent.name}/{path.name}", index, each["request"], each["response"])
+        for index, each in enumerate(held["exchanges"])
+    ]
+
+
+def files(folder: Path = FOLDER) -> list[Path]:
+    return sorted(folder.glob("*/*.json"))
+
+
+def judged(exchanges: list[Exchange]) -> Iterator[tuple[Exchange, Judge]]:
+    """Each exchange with the judge that stands for its server, who has seen those before it.
+
+    What an accepted request holds that no exchange of the file has issued was issued before: it is trusted.
+    """
+    judges: dict[tuple[str, str], Judge] = {}
+    for exchange in exchanges:
+        key = exchange.wire, exchange.request["host"]
+        if exchange.wire in NOT_BUILT:
+            continue
+        if key not in judges:
+            judges[key] = judge(exchange.wire, dialect=exchange.dialect)
+        if exchange.asks and exchange.accepted:
+            judges[key].trust(exchange.body)
+        yield exchange, judges[key]
+        if exchange.accepted:
+            judges[key].response(exchange.reply, exchange.body if exchange.asks else None)
