@@ -20,7 +20,7 @@ from remit.messages import Usage
 from remit.models.base import Chunk, ModelProfile, ModelRequest, Notice
 from remit.models.connection import host_of
 from remit.models.patience import Patience
-from remit.models.received import Received
+from remit.models.received import Received, chunks_of
 from remit.models.transport import HttpRequest, HttpResponse, Transport
 from remit.models.wires.codec import Codec, Encoder, Fault, Wired
 
@@ -117,11 +117,14 @@ class Endpoint:
                             if received.complete:
                                 return
                             patience.heard(received.content)
-                        for chunk in received.end():
-                            yield chunk
-                        return
-                    fault = await self._fault(response, patience)
-                wired = self._repaired(talk, request, wired, fault, more=repairs < _REPAIRS)
+                        rest = received.end()
+                    else:
+                        rest = _read(wired, await self._fault(response, patience))
+                if not isinstance(rest, Fault):
+                    for chunk in rest:
+                        yield chunk
+                    return
+                wired = self._repaired(talk, request, wired, rest, more=repairs < _REPAIRS)
         except ModelError as error:
             self._finish(error, wired)
             raise
@@ -213,6 +216,11 @@ class _Sent:
         trace: TracebackType | None,
     ) -> bool | None:
         return await self._exchange.__aexit__(kind, error, trace)
+
+
+def _read(wired: Wired, fault: Fault) -> Iterator[Chunk] | Fault:
+    """The reply that a refusal holds, if it holds one; else the refusal."""
+    return fault if fault.reply is None else chunks_of(wired.decoder.whole(fault.reply))
 
 
 async def _bounded(response: HttpResponse, patience: Patience) -> AsyncGenerator[bytes, None]:

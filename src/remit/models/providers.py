@@ -25,6 +25,8 @@ from remit.models.endpoint import IDLE_SECONDS, Endpoint
 from remit.models.http import AiohttpTransport
 from remit.models.profiles import profile_of
 from remit.models.wires import codec
+from remit.models.wires.codec import Codec
+from remit.models.wires.dialects import COMPATIBLE, DIALECTS, ChatDialect
 
 __all__ = ["PROVIDERS", "Provider", "connected"]
 
@@ -45,6 +47,17 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: float = IDLE_SECONDS
 
 
+def _chat(dialect: ChatDialect) -> Provider:
+    """A server that speaks Chat Completions."""
+    return Provider(
+        wire="openai-chat",
+        base_url=dialect.base_url,
+        url_variable=dialect.url_variable,
+        key_variable=dialect.key_variable,
+        idle_seconds=_LOCAL_IDLE_SECONDS if dialect.local else IDLE_SECONDS,
+    )
+
+
 PROVIDERS: Final[Mapping[str, Provider]] = {
     "anthropic": Provider(
         wire="anthropic",
@@ -58,62 +71,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         url_variable="OPENAI_BASE_URL",
         key_variable="OPENAI_API_KEY",
     ),
-    "openai-chat": Provider(
-        wire="openai-chat",
-        base_url="https://api.openai.com/v1",
-        url_variable="OPENAI_BASE_URL",
-        key_variable="OPENAI_API_KEY",
-    ),
-    "azure": Provider(
-        wire="openai-chat",
-        url_variable="AZURE_OPENAI_ENDPOINT",
-        key_variable="AZURE_OPENAI_API_KEY",
-    ),
-    "deepseek": Provider(
-        wire="openai-chat",
-        base_url="https://api.deepseek.com/v1",
-        url_variable="DEEPSEEK_BASE_URL",
-        key_variable="DEEPSEEK_API_KEY",
-    ),
-    "groq": Provider(
-        wire="openai-chat",
-        base_url="https://api.groq.com/openai/v1",
-        url_variable="GROQ_BASE_URL",
-        key_variable="GROQ_API_KEY",
-    ),
-    "llamacpp": Provider(
-        wire="openai-chat",
-        base_url="http://localhost:8080/v1",
-        url_variable="LLAMACPP_BASE_URL",
-        key_variable="LLAMA_API_KEY",
-        idle_seconds=_LOCAL_IDLE_SECONDS,
-    ),
-    "mistral": Provider(
-        wire="openai-chat",
-        base_url="https://api.mistral.ai/v1",
-        url_variable="MISTRAL_BASE_URL",
-        key_variable="MISTRAL_API_KEY",
-    ),
-    "ollama": Provider(
-        wire="openai-chat",
-        base_url="http://localhost:11434/v1",
-        url_variable="OLLAMA_BASE_URL",
-        key_variable="OLLAMA_API_KEY",
-        idle_seconds=_LOCAL_IDLE_SECONDS,
-    ),
-    "openrouter": Provider(
-        wire="openai-chat",
-        base_url="https://openrouter.ai/api/v1",
-        url_variable="OPENROUTER_BASE_URL",
-        key_variable="OPENROUTER_API_KEY",
-    ),
-    "vllm": Provider(
-        wire="openai-chat",
-        base_url="http://localhost:8000/v1",
-        url_variable="VLLM_BASE_URL",
-        key_variable="VLLM_API_KEY",
-        idle_seconds=_LOCAL_IDLE_SECONDS,
-    ),
+    **{name: _chat(dialect) for name, dialect in DIALECTS.items() if name != COMPATIBLE},
 }
 
 
@@ -143,10 +101,7 @@ def connected(
     key = _key(prefix, provider, place, api_key)
     own, query = dict(headers or {}), ""
     if prefix == "azure":
-        # There the key has a header of its own, and the version of the API stands in the URL.
-        if key is not None:
-            own = {"api-key": key, **own}
-            key = None
+        # There the version of the API stands in the URL.
         place, query = _azure(place, model, connection.api_version)
     elif connection.api_version is not None:
         if prefix != "anthropic":
@@ -159,7 +114,7 @@ def connected(
     known = profile or profile_of(prefix, model, base_url=foreign)
     return Endpoint(
         f"{prefix}:{model}",
-        codec(provider.wire),
+        _codec(prefix, provider, foreign=foreign is not None),
         AiohttpTransport(connection),
         base_url=place,
         model=model,
@@ -170,6 +125,17 @@ def connected(
         idle_seconds=provider.idle_seconds if idle_seconds is None else idle_seconds,
         streams=streams,
     )
+
+
+def _codec(prefix: str, provider: Provider, *, foreign: bool) -> Codec:
+    """How it is spoken to. What is reached as `openai-chat:` at another address is a server that nobody knows."""
+    if prefix not in DIALECTS:
+        return codec(provider.wire)
+    from remit.models.wires.chat import (
+        ChatCodec,
+    )  # as `WIRES`: only wires that are used are imported
+
+    return ChatCodec(DIALECTS[COMPATIBLE if prefix == "openai-chat" and foreign else prefix])
 
 
 def _place(prefix: str, provider: Provider, base_url: str | None) -> str:

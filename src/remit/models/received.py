@@ -16,7 +16,7 @@ from remit.models.transport import HttpResponse
 from remit.models.wires.codec import Decoder
 from remit.models.wires.sse import EventReader
 
-__all__ = ["Received"]
+__all__ = ["Received", "chunks_of"]
 
 MOST_WHOLE_BYTES: Final = 64_000_000
 """A reply that comes whole may not be larger; with media the longest is far below."""
@@ -86,7 +86,7 @@ class Received:
         if self._events is not None:
             yield from self._decoder.end()
         elif self._whole is not None:
-            yield from _chunks(self._decoder.whole(bytes(self._whole)))
+            yield from chunks_of(self._decoder.whole(bytes(self._whole)))
         else:
             raise ModelProtocolError(f"the answer of {self._host} is empty")
 
@@ -119,7 +119,7 @@ class Received:
         return data
 
 
-def _chunks(reply: Reply) -> Iterator[Chunk]:
+def chunks_of(reply: Reply) -> Iterator[Chunk]:
     """A whole reply as a stream would have given it."""
     for block in reply.message.content:
         if isinstance(block, Text) and block.text:

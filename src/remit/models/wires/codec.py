@@ -28,6 +28,9 @@ class Fault(msgspec.Struct, frozen=True):
     error: ModelError
     repair: str | None = None
     """What `Encoder.repair` may try, such as `opaque`; None where only another request would help."""
+    reply: bytes | None = None
+    """A reply that the server had and refused itself, as a body for `Decoder.whole`: it is taken instead of
+    the error (a call that does not fit its schema is answered by the loop, which says why)."""
 
 
 class Decoder(Protocol):

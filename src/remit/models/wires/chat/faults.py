@@ -1,0 +1,367 @@
+"""What a response that is no reply means, in a class and in words that say what to do.
+
+Servers write their errors in a dozen forms and give the same one under different statuses: the words decide
+where the status does not. Texts are bounded, hold no key, and of a refused body only names of fields.
+
+    refused     a response with another status than 200
+    reported    an error object after a 200: in a stream, or as the whole body
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, cast
+
+import msgspec
+
+from remit.errors import (
+    ContextExceeded,
+    ModelError,
+    ModelProtocolError,
+    ModelRejected,
+    ModelUnavailable,
+)
+from remit.messages import Usage
+from remit.models.wires.codec import Fault
+from remit.models.wires.dialects import ChatDialect
+
+__all__ = ["Reported", "generated", "refused", "report_of", "reported"]
+
+_MOST_CHARS: Final = 400
+"""Characters of a server's own words that a text repeats."""
+
+_MOST_BYTES: Final = 1_000_000
+"""Of a body that is looked at."""
+
+
+class Reported(msgspec.Struct, frozen=True):
+    """What a server says is wrong, out of whichever form it says it in."""
+
+    text: str = ""
+    words: str = ""
+    """Code and type, in lower case."""
+    param: str = ""
+    """The field that it is about."""
+    status: int | None = None
+    """Where it names one itself."""
+    failed_generation: str | None = None
+    """What the model wrote and the server could not take for a call (Groq)."""
+    html: bool = False
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def report_of(body: bytes) -> Reported:
+    """What a body says. Errors: none, whatever comes."""
+    body = body[:_MOST_BYTES].strip()
+    if body[:1] == b"<":
+        title = re.search(rb"<(?:title|h1)[^>]*>([^<]*)<", body, re.IGNORECASE)
+        return Reported(_bounded(title[1].decode("utf-8", "replace") if title else ""), html=True)
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return Reported(_bounded(body.decode("utf-8", "replace")))
+    if isinstance(value, list) and value:
+        value = cast("list[Any]", value)[0]  # Gemini's compatible endpoint puts its error in a list
+    return _report(value)
+
+
+def _report(value: Any) -> Reported:
+    if isinstance(value, str):
+        return Reported(_bounded(value))
+    if not isinstance(value, dict):
+        return Reported()
+    table = cast("dict[str, Any]", value)
+    error = table.get("error")
+    if isinstance(error, str):
+        return Reported(_bounded(error))
+    if isinstance(error, dict):
+        table = cast("dict[str, Any]", error)
+    text = table.get("message") or table.get("detail") or table.get("msg") or ""
+    texts, param = _details(text)
+    if not param and isinstance(table.get("param"), str):
+        param = table["param"]
+    metadata = table.get("metadata")
+    if isinstance(metadata, dict):
+        raw = cast("dict[str, Any]", metadata).get("raw")
+        if isinstance(raw, str) and raw:
+            texts = f"{texts}: {raw}"
+    words = " ".join(
+        str(table[key]).lower() for key in ("code", "type") if isinstance(table.get(key), str)
+    )
+    generation = table.get("failed_generation")
+    numbers = [table.get(key) for key in ("code", "status_code", "status")]
+    return Reported(
+        _bounded(texts),
+        words,
+        param,
+        next((n for n in numbers if type(n) is int and 100 <= n < 1000), None),
+        generation if isinstance(generation, str) else None,
+    )
+
+
+def _details(value: Any) -> tuple[str, str]:
+    """The text of a message, and the field that a list of faults names (FastAPI, Mistral)."""
+    if isinstance(value, str):
+        return value, ""
+    if isinstance(value, dict):
+        return _details(cast("dict[str, Any]", value).get("detail"))
+    texts: list[str] = []
+    field = ""
+    for each in _tables(value):
+        place = [str(part) for part in _list(each.get("loc")) if part != "body"]
+        field = field or (place[0] if place else "")
+        texts.append(f"{'.'.join(place)}: {each.get('msg', '')}".strip(": "))
+    return "; ".join(texts), field
+
+
+def _tables(value: Any) -> Iterator[dict[str, Any]]:
+    for each in _list(value):
+        if isinstance(each, dict):
+            yield cast("dict[str, Any]", each)
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+_SECRET = re.compile(
+    r"\b(?:sk|pk|rk|gsk|key|xai|nvapi|hf)[-_][A-Za-z0-9_\-]{8,}|\bAIza[A-Za-z0-9_\-]{8,}"
+    r"|[A-Za-z0-9_\-]*\*{3,}[A-Za-z0-9_\-*]*"
+    r"|(?i:bearer)\s+\S+"
+)
+"""What may be a key, or what a server leaves of one."""
+
+
+def _bounded(text: str) -> str:
+    """One line, without what may be a key."""
+    line = " ".join(_SECRET.sub("[key]", text[: 4 * _MOST_CHARS]).split())
+    return line if len(line) <= _MOST_CHARS else f"{line[:_MOST_CHARS]}..."
+
+
+# --- what it means ------------------------------------------------------------------------------
+
+_CONTEXT = re.compile(
+    r"context_length_exceeded|exceed_context_size|context[ _-](?:length|window|size)[a-z ]*exceed"
+    r"|exceeds?[a-z' ]* (?:the )?(?:maximum |available |model'?s? )*(?:maximum )?context"
+    r"|maximum context length|maximum model length|(?:longer|greater) than the (?:model'?s? )?context"
+    r"|context (?:window|length) exceeds|larger than the max(?:imum)? context|exceeded model token limit"
+    r"|prompt is too long|input is too long|prompt too long|too large for model with|maximum prompt length"
+    r"|input token count.*exceeds|prompt token count.*exceeds|reduce the length of the (?:messages|prompt)"
+    r"|input length and `?max_tokens`? exceed|`?inputs`? tokens \+ `?max_new_tokens`?"
+    r"|request too large for|context the overflows|input validation error.*token"
+)
+"""The prompt is too long, as OpenAI, Azure, vLLM, SGLang, llama.cpp, Groq, DeepSeek, Mistral, OpenRouter and those
+behind it, xAI, Moonshot, TGI and LM Studio say it. "Request too large for" is a limit of tokens per minute that one
+request alone is over, under 413 or 429: waiting does not help, a shorter one does."""
+
+_QUOTA = re.compile(
+    r"insufficient_quota|billing|exceeded your current quota|insufficient[ _](?:balance|credits?|funds)"
+    r"|out of credits?|more credits|requires? credits?|add \d* ?credits|per-day|spend(?:ing)? limit"
+)
+
+_PARSER = re.compile(r"tool[-_]call[-_]parser|enable-auto-tool-choice|--jinja")
+_NO_TOOLS = re.compile(
+    r"(?:not|n't) support (?:tool|function)|support tool use|(?:tool|function) call\w* (?:is|are) not supported"
+)
+
+_UNSUPPORTED = re.compile(
+    r"unsupported|not support|unrecognized|unrecognised|unknown|not permitted|forbidden|unexpected"
+    r"|not allowed|unavailable|not available|invalid (?:field|param|argument)|is not valid|extra"
+)
+
+_REASONING = re.compile(r"reasoning_content|reasoning_details|thought_signature|extra_content")
+_REASONING_MISSING = re.compile(r"miss|must be (?:passed|provided|included)|required|expected")
+
+_FIELDS: Final = (
+    "stream_options",
+    "max_completion_tokens",
+    "max_tokens",
+    "parallel_tool_calls",
+    "response_format",
+    "reasoning_effort",
+    "prompt_cache_key",
+    "cache_control",
+    "tool_choice",
+    "reasoning",
+)
+"""Fields that can be left out for the rest of a run, or have another name."""
+
+_TRANSIENT: Final = frozenset({408, 409, 425, 429, 498})
+
+_BUSY = re.compile(
+    r"rate.?limit|overloaded|capacity|too many requests|timed? ?out|temporar|try again|unavailable|internal"
+    r"|server_error|api_error|insufficient_system_resource"
+)
+
+
+def refused(dialect: ChatDialect, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
+    """What a response with this status means. Errors: none, whatever comes."""
+    report = report_of(body)
+    fault = _meaning(dialect, status, report, headers, Usage() if 400 <= status < 500 else None)
+    if report.failed_generation is None:
+        return fault
+    return msgspec.structs.replace(fault, reply=generated(report.failed_generation))
+
+
+def reported(dialect: ChatDialect, value: Any, usage: Usage | None) -> ModelError:
+    """What an error object means that came after a 200."""
+    report = _report(value)
+    return _meaning(dialect, report.status, report, {}, usage).error
+
+
+def _meaning(
+    dialect: ChatDialect,
+    status: int | None,
+    report: Reported,
+    headers: Mapping[str, str],
+    usage: Usage | None,
+) -> Fault:
+    said = f"{report.words} {report.text}".lower()
+    where = f"{status} from {dialect.title}" if status else f"{dialect.title} reports an error"
+    text = f"{where}: {report.text}" if report.text else where
+    if _CONTEXT.search(said) or status == 413:
+        return Fault(ContextExceeded(text, usage=usage))
+    if _PARSER.search(said) or _NO_TOOLS.search(said):
+        return Fault(ModelRejected(f"{text} - {_about_tools(dialect, said)}", usage=usage))
+    if report.failed_generation is not None:
+        wrote = _bounded(report.failed_generation)
+        return Fault(ModelProtocolError(f"{text} - the model wrote: {wrote}", usage=None))
+    if status == 402 or _QUOTA.search(said):
+        told = "the account has no credit or is over its quota: waiting will not help"
+        return Fault(ModelRejected(f"{text} - {told}", usage=usage))
+    if status in _TRANSIENT or (status is None and _BUSY.search(said)):
+        return Fault(_unavailable(text, headers, report, usage))
+    if status is None:
+        if "invalid" in said:
+            return Fault(ModelRejected(text, usage=usage))
+        return Fault(_unavailable(text, headers, report, usage))
+    if status >= 500:
+        return Fault(_unavailable(text, headers, report, None))
+    advice = _advice(dialect, status, report, said)
+    error = ModelRejected(f"{text} - {advice}" if advice else text, usage=usage)
+    return Fault(error, _repair(report, said) if status in {400, 404, 422} else None)
+
+
+def _unavailable(
+    text: str, headers: Mapping[str, str], report: Reported, usage: Usage | None
+) -> ModelUnavailable:
+    return ModelUnavailable(text, retry_after=_retry_after(headers, report.text), usage=usage)
+
+
+def _about_tools(dialect: ChatDialect, said: str) -> str:
+    if "jinja" in said:
+        return "start the server with `llama-server --jinja`"
+    if _PARSER.search(said):
+        return (
+            "start the server with `--enable-auto-tool-choice --tool-call-parser NAME`, NAME being the parser "
+            "of this model"
+        )
+    hint = f" ({dialect.hint})" if dialect.hint else ""
+    return f"choose a model that calls tools{hint}, or wrap this one: ReActModel(...)"
+
+
+def _advice(dialect: ChatDialect, status: int, report: Reported, said: str) -> str:
+    if status == 401 or (status in {400, 403} and "api key" in said):
+        return f"set {dialect.key_variable} or pass api_key="
+    if status == 403:
+        return "this key may not use that model, or a proxy stands in between"
+    if status < 400:
+        return "it answers from another place: give the base URL that it redirects to"
+    named_model = "model" in said and re.search(
+        r"not (?:found|exist)|does ?n.t exist|unknown|pull", said
+    )
+    if status in {404, 405} and not named_model:
+        base = dialect.base_url or "https://HOST/v1"
+        return f"is the base URL right? Did you mean one that ends in /v1, such as {base}"
+    if named_model:
+        return f"check the name of the model{f'; {dialect.hint}' if dialect.hint else ''}"
+    if report.html:
+        return "this is a page for people, not an API: check the base URL, and any proxy in between"
+    return dialect.hint
+
+
+def _repair(report: Reported, said: str) -> str | None:
+    """What the encoder may change, in the words of `Encoder.repair`."""
+    if _REASONING.search(f"{report.param} {said}"):
+        return "reasoning" if _REASONING_MISSING.search(said) else "opaque"
+    if report.param in _FIELDS and report.words.startswith("unsupported_parameter"):
+        return f"field:{report.param}"
+    if not _UNSUPPORTED.search(said):
+        return None
+    if report.param in _FIELDS:
+        return f"field:{report.param}"
+    found = [(said.find(field), -len(field), field) for field in _FIELDS if field in said]
+    return f"field:{min(found)[2]}" if found else None
+
+
+_WAIT = re.compile(
+    r"try again in (?:(\d+)h)?\s?(?:(\d+)m(?!s))?\s?(?:(\d+(?:\.\d+)?)\s?(ms|s)?)?", re.IGNORECASE
+)
+
+
+def _retry_after(headers: Mapping[str, str], text: str) -> float | None:
+    """Seconds until another try, as the server says; None where it does not."""
+    for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
+        value = headers.get(name, "").strip()
+        if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
+            return float(value) * unit
+    then, now = _date(headers.get("retry-after", "")), _date(headers.get("date", ""))
+    if then is not None and now is not None:
+        return max(then - now, 0.0)  # by the server's own clock: there is none here
+    found = _WAIT.search(text)
+    if found is None or not any(found.groups()[:3]):
+        return None
+    hours, minutes, rest, unit = found.groups()
+    seconds = float(rest or 0) * (1e-3 if unit == "ms" else 1.0)
+    return int((hours or "0")[-6:]) * 3600.0 + int((minutes or "0")[-6:]) * 60.0 + seconds
+
+
+def _date(value: str) -> float | None:
+    try:
+        return parsedate_to_datetime(value).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+# --- a call that the server refused itself -------------------------------------------------------
+
+
+class _Written(msgspec.Struct):
+    """A call as models write it in text."""
+
+    name: str
+    arguments: msgspec.Raw = msgspec.Raw()
+    parameters: msgspec.Raw = msgspec.Raw()
+
+
+def generated(text: str) -> bytes | None:
+    """What the model wrote, as a whole reply, if it is exactly the JSON of calls; else None (case 80)."""
+    try:
+        written = msgspec.json.decode(
+            text, type=list[_Written] if text.lstrip()[:1] == "[" else _Written
+        )
+        calls = written if isinstance(written, list) else [written]
+        entries = [
+            {
+                "type": "function",
+                "function": {"name": call.name, "arguments": _arguments(call)},
+            }
+            for call in calls
+        ]
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    if not entries or not all(call.name for call in calls):
+        return None
+    message = {"role": "assistant", "content": None, "tool_calls": entries}
+    return msgspec.json.encode(
+        {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+    )
+
+
+def _arguments(call: _Written) -> str:
+    raw = bytes(call.arguments) or bytes(call.parameters) or b"{}"
+    return msgspec.json.decode(raw, type=str) if raw[:1] == b'"' else raw.decode()
