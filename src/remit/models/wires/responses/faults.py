@@ -1,0 +1,283 @@
+"""Responses that are no reply: what they mean and what to do about them.
+
+An error of this wire is `{"error": {"message", "type", "code", "param"}}`; servers that speak the wire have
+other forms too. Whether another try may help follows from the status and the code, not from the wording, but
+for what has no code of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+import msgspec
+
+from remit.errors import ContextExceeded, ModelError, ModelRejected, ModelUnavailable
+from remit.messages import Usage
+from remit.models.wires.codec import Fault
+from remit.models.wires.responses.items import Fields, decoded, fields_of, string_of
+
+__all__ = ["Complaint", "complaint_of", "error_for", "fault_of", "retry_after"]
+
+_MOST_WORDS: Final = 500
+"""Characters of what a provider says."""
+
+SPENT: Final = frozenset(
+    {
+        "credit_balance_exhausted",
+        "insufficient_quota",
+        "organization_spend_limit_exceeded",
+        "project_spend_limit_exceeded",
+        "organization_usage_limit_exceeded",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+    }
+)
+"""Codes and types of a limit that time does not lift: another try would only be refused again."""
+
+_TOO_LONG = frozenset({"context_length_exceeded", "request_too_large", "string_above_max_length"})
+_TOO_LONG_WORDS = re.compile(
+    r"maximum context length|context window|context length|input (?:is|tokens) (?:too long|exceed)"
+    r"|prompt is too long|Request too large for",
+    re.IGNORECASE,
+)
+_OPAQUE_CODES = frozenset({"invalid_encrypted_content"})
+_OPAQUE_WORDS = re.compile(
+    r"without its required (?:following item|'reasoning' item|reasoning item)"
+    r"|encrypted content.{0,80}(?:could not|cannot|invalid)|invalid.{0,20}encrypted.content",
+    re.IGNORECASE | re.DOTALL,
+)
+_ID_OF_ITEM = re.compile(r"input\[\d+\]\.id\Z")
+_NOT_KEPT_WORDS = re.compile(
+    r"Item with id '[^']*' not found|Items are not persisted|Duplicate item found with id",
+    re.IGNORECASE,
+)
+_PASSING = frozenset(
+    {
+        "rate_limit_exceeded",
+        "slow_down",
+        "server_error",
+        "server_overloaded",
+        "overloaded",
+        "overloaded_error",
+        "vector_store_timeout",
+        "timeout",
+        "internal_error",
+        "service_unavailable",
+    }
+)
+"""Codes and types after which another try may help."""
+_LASTING_TYPES = frozenset(
+    {
+        "invalid_request_error",
+        "authentication_error",
+        "permission_error",
+        "not_found_error",
+        "insufficient_quota",
+    }
+)
+_LASTING = re.compile(
+    r"invalid|policy|unsupported|image|not_found|content_filter|file", re.IGNORECASE
+)
+"""Codes inside of a response that say that the request is refused."""
+_RETRIED = frozenset({408, 409, 425, 429, 498, 500, 502, 503, 504, 529})
+
+
+class Complaint(msgspec.Struct, frozen=True):
+    """What a provider says of a failure."""
+
+    message: str = ""
+    code: str = ""
+    type: str = ""
+    param: str = ""
+
+    @property
+    def is_spent(self) -> bool:
+        return self.code in SPENT or self.type in SPENT
+
+    @property
+    def is_too_long(self) -> bool:
+        return self.code in _TOO_LONG or bool(_TOO_LONG_WORDS.search(self.message))
+
+    @property
+    def words(self) -> str:
+        """What it says, in one line."""
+        said = " ".join(self.message.split())
+        said = said if len(said) <= _MOST_WORDS else f"{said[:_MOST_WORDS]}..."
+        return f"{said} ({self.code})" if self.code and self.code not in said else said
+
+
+def complaint_of(fields: Fields) -> Complaint:
+    """The fields of an error."""
+    code = fields.get("code")
+    return Complaint(
+        string_of(fields, "message"),
+        str(code) if isinstance(code, str | int) and not isinstance(code, bool) else "",
+        string_of(fields, "type"),
+        string_of(fields, "param"),
+    )
+
+
+def error_for(complaint: Complaint) -> ModelError:
+    """The error for what came after a good status: there is no status to go by."""
+    words = f"the response failed: {complaint.words}"
+    if complaint.is_spent:
+        return ModelRejected(_spent(words))
+    if complaint.is_too_long:
+        return ContextExceeded(words)
+    if {complaint.code, complaint.type} & _PASSING:
+        return ModelUnavailable(words)
+    if complaint.type in _LASTING_TYPES or _LASTING.search(complaint.code):
+        return ModelRejected(words)
+    return ModelUnavailable(words)
+
+
+def fault_of(
+    status: int, headers: Mapping[str, str], body: bytes, *, key_variable: str | None
+) -> Fault:
+    """What a response with another status than 200 means. Errors: none, whatever comes."""
+    complaint = _complaint(body)
+    said = f"{status}: {complaint.words}" if complaint.words else f"{status}, without a reason"
+    if complaint.is_spent or status == 402:
+        return Fault(ModelRejected(_spent(said), usage=Usage()))
+    if complaint.is_too_long or status == 413:
+        return Fault(ContextExceeded(f"the prompt is too long ({said})", usage=Usage()))
+    repair = _repair(status, complaint)
+    if repair is not None:
+        return Fault(ModelRejected(f"the request was refused ({said})", usage=Usage()), repair)
+    match status:
+        case 401:
+            return _refused(f"the key was refused ({said}); {_key_advice(key_variable)}")
+        case 403:
+            return _refused(
+                f"access was refused ({said}); see whether the key may use this model and this region"
+            )
+        case 404 | 405 if complaint.code == "model_not_found" or complaint.param == "model":
+            return _refused(f"there is no such model for this key ({said}); check its name")
+        case 404 | 405:
+            return _refused(
+                f"nothing answers there ({said}); check the base URL, which ends before /responses, "
+                "and the name of the model"
+            )
+        case _:
+            pass
+    told = headers.get("x-should-retry", "").strip().lower()
+    if told != "false" and (
+        status in _RETRIED or (status >= 500 and status != 501) or told == "true"
+    ):
+        billed = None if status >= 500 else Usage()  # whatever had begun there may be billed
+        after = retry_after(headers)
+        return Fault(ModelUnavailable(f"the endpoint said {said}", retry_after=after, usage=billed))
+    return _refused(f"the request was refused ({said})")
+
+
+def _refused(words: str) -> Fault:
+    return Fault(ModelRejected(words, usage=Usage()))
+
+
+def _spent(said: str) -> str:
+    return f"credit or a spending limit is used up ({said}); raise it with the provider, no retry helps"
+
+
+def _key_advice(variable: str | None) -> str:
+    return "pass another api_key=" if variable is None else f"set {variable} or pass api_key="
+
+
+def _repair(status: int, complaint: Complaint) -> str | None:
+    """What may be left out, so that the rest is taken."""
+    if status not in {400, 404, 422}:
+        return None
+    if complaint.code == "previous_response_not_found" or (
+        complaint.param == "previous_response_id" and status in {400, 404}
+    ):
+        return "state"
+    if complaint.code in _OPAQUE_CODES or _OPAQUE_WORDS.search(complaint.message):
+        return "opaque"
+    if _NOT_KEPT_WORDS.search(complaint.message):
+        return "ids"
+    if _ID_OF_ITEM.search(complaint.param):
+        missing = "missing" in complaint.code or complaint.message.startswith("Missing")
+        return "ids_wanted" if missing else "ids"
+    return None
+
+
+def _complaint(body: bytes) -> Complaint:
+    """What the body says; its text where it says it in no known form."""
+    try:
+        fields = fields_of(decoded(body))
+    except ValueError:
+        fields = None
+    if fields is None:
+        text = body[:4_096].decode(errors="replace").strip()
+        return Complaint("" if text.startswith("<") else text)
+    error = fields.get("error")
+    if isinstance(error, str):
+        return Complaint(error, string_of(fields, "code"), string_of(fields, "type"))
+    found = complaint_of(fields_of(error) or fields)
+    if found.message:
+        return found
+    detail = fields.get("detail")
+    return msgspec.structs.replace(found, message=detail if isinstance(detail, str) else "")
+
+
+# When to come back
+
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|[smhd])")
+_SECONDS: Final = {
+    "ms": 1e-3,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3_600.0,
+    "d": 86_400.0,
+}
+_LONGEST: Final = 10 * 86_400.0
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds after which the provider wants to be asked again; None where it does not say.
+
+    Source: `retry-after-ms`, `retry-after` in seconds or as a date, which is compared with the response's own;
+    then the reset of a rate limit of which nothing remains (`6ms`, `1m2s`).
+    """
+    in_ms = _number(headers.get("retry-after-ms", ""))
+    if in_ms is not None:
+        return in_ms / 1_000
+    said = headers.get("retry-after", "").strip()
+    if said:
+        seconds = _number(said)
+        return _until(said, headers.get("date", "")) if seconds is None else seconds
+    resets = [
+        reset
+        for kind in ("requests", "tokens")
+        if headers.get(f"x-ratelimit-remaining-{kind}", "").strip() == "0"
+        and (reset := _span(headers.get(f"x-ratelimit-reset-{kind}", ""))) is not None
+    ]
+    return max(resets, default=None)
+
+
+def _number(text: str) -> float | None:
+    text = text.strip()
+    if not re.fullmatch(r"\d{1,12}(?:\.\d{1,12})?", text, re.ASCII):
+        return None
+    return min(float(text), _LONGEST)
+
+
+def _span(text: str) -> float | None:
+    """A span such as `1m2s`, or plain seconds."""
+    text = text.strip()
+    parts = _PART.findall(text)
+    if not parts or "".join(map("".join, parts)) != text:
+        return _number(text)
+    return min(sum(float(number) * _SECONDS[unit] for number, unit in parts), _LONGEST)
+
+
+def _until(date: str, now: str) -> float | None:
+    try:
+        seconds = (parsedate_to_datetime(date) - parsedate_to_datetime(now)).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return min(max(seconds, 0.0), _LONGEST)

@@ -1,0 +1,163 @@
+"""The wire of OpenAI Responses: requests, replies, errors, and bodies read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from recordings_rig import FOLDER, Exchange, files, read
+from remit.messages import Message, Opaque, Reply, StopReason, Text, ToolUse, Usage
+from remit.models.base import BlockDone, Chunk, ModelRequest, Settings, TextDelta, ToolSpec
+from remit.models.checked import checked_reply
+from remit.models.wires.codec import Encoder
+from remit.models.wires.responses import ResponsesCodec
+from remit.models.wires.sse import EventReader
+from remit.transcript import Transcript
+
+LOOK = ToolSpec("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
+WIRE = ResponsesCodec()
+OURS = frozenset({"store", "include", "prompt_cache_key", "max_output_tokens", "stream"})
+"""What the codec says in every request, whatever it was read from."""
+
+EXCHANGES = [
+    exchange
+    for path in files()
+    for exchange in read(path)
+    if "/responses" in exchange.request["path"]
+]
+ASKED = [exchange for exchange in EXCHANGES if exchange.asks]
+
+needs_recordings = pytest.mark.skipif(not EXCHANGES, reason=f"there are no recordings in {FOLDER}")
+
+
+def request(
+    transcript: Transcript,
+    *,
+    instructions: str = "Help.",
+    tools: tuple[ToolSpec, ...] = (LOOK,),
+    settings: Settings | None = None,
+    max_output: int = 4_096,
+    output_schema: Mapping[str, Any] | None = None,
+) -> ModelRequest:
+    return ModelRequest(
+        instructions, transcript, tools, settings or Settings(), max_output, 0.0, output_schema
+    )
+
+
+def body_of(made: ModelRequest, encoder: Encoder | None = None) -> dict[str, Any]:
+    """The body of a request, read."""
+    encoder = encoder or WIRE.encoder("gpt-x")
+    return json.loads(encoder.encode(made, stream=True).body)
+
+
+def decoded(exchange: Exchange) -> Reply:
+    """The reply of a recorded exchange."""
+    if not exchange.streamed:
+        return WIRE.decoder().whole(exchange.raw)
+    chunks = streamed(exchange.raw)
+    assert isinstance(chunks[-1], Reply)
+    return chunks[-1]
+
+
+def streamed(data: bytes) -> list[Chunk]:
+    decoder, reader = WIRE.decoder(), EventReader()
+    chunks: list[Chunk] = []
+    for event in reader.feed(data):
+        chunks += decoder.feed(event)
+    return [*chunks, *decoder.end()]
+
+
+# --- recordings ------------------------------------------------------------------------------------
+
+
+def plain(items: Any) -> list[dict[str, Any]]:
+    """Items of an input without what may be left out, and with ids of calls by their order."""
+    if isinstance(items, str):
+        items = [{"role": "user", "content": items}]
+    calls: dict[str, str] = {}
+    made: list[dict[str, Any]] = []
+    for item in items:
+        fields = {k: v for k, v in item.items() if (k, v) != ("type", "message")}
+        if item.get("type") in {"function_call", "function_call_output"}:
+            fields["call_id"] = calls.setdefault(item["call_id"], f"call {len(calls)}")
+        made.append(fields)
+    return made
+
+
+@needs_recordings
+@pytest.mark.parametrize("exchange", ASKED, ids=str)
+def test_a_recorded_request_goes_out_as_the_provider_took_it(exchange: Exchange) -> None:
+    """T7: what was read back is written again with the same meaning, opaque items included."""
+    read_back = WIRE.parse(exchange.body)
+    made = request(
+        read_back.transcript,
+        instructions=read_back.instructions,
+        tools=read_back.tools,
+        settings=read_back.settings,
+    )
+    wired = WIRE.encoder(read_back.model).encode(made, stream=read_back.stream)
+    again = json.loads(wired.body)
+    assert plain(again.pop("input")) == plain(exchange.body["input"])
+    said = {name: value for name, value in exchange.body.items() if name != "input"}
+    assert {k: v for k, v in again.items() if k in said or k not in OURS} == said
+    assert not wired.set_aside
+
+
+@needs_recordings
+@pytest.mark.parametrize(
+    "exchange",
+    [
+        each
+        for each in EXCHANGES
+        if each.accepted and each.reply.get("status") not in {"queued", "in_progress"}
+    ],
+    ids=str,
+)
+def test_a_recorded_response_is_read(exchange: Exchange) -> None:
+    """T1: calls, texts and what is opaque come in the order of the provider's items."""
+    reply = checked_reply(decoded(exchange))
+    output = exchange.reply["output"]
+    calls = [item for item in output if item["type"] == "function_call"]
+    assert [(use.id, use.name, use.arguments) for use in reply.message.tool_uses] == [
+        (call["call_id"], call["name"], call["arguments"]) for call in calls
+    ]
+    texts = [
+        part["text"] for item in output if item["type"] == "message" for part in item["content"]
+    ]
+    assert [block.text for block in reply.message.content if isinstance(block, Text)] == texts
+    sealed = [item["encrypted_content"] for item in output if "encrypted_content" in item]
+    kept = [json.loads(b.data) for b in reply.message.content if isinstance(b, Opaque)]
+    assert [each["encrypted_content"] for each in kept if "encrypted_content" in each] == sealed
+    assert reply.usage is not None
+    assert reply.usage.total == exchange.reply["usage"]["total_tokens"]
+
+
+@needs_recordings
+def test_the_blocks_of_a_stream_come_as_they_are_done() -> None:
+    """T1: each block once, before the reply that holds it; text as it comes."""
+    for exchange in EXCHANGES:
+        if not exchange.streamed:
+            continue
+        chunks = streamed(exchange.raw)
+        reply = chunks[-1]
+        assert isinstance(reply, Reply)
+        done = tuple(chunk.block for chunk in chunks if isinstance(chunk, BlockDone))
+        assert done == reply.message.content
+        shown = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta))
+        assert shown == reply.message.text
+
+
+def test_a_reply_that_is_written_reads_back_the_same() -> None:
+    """T7: a provider of tests says what the real one would."""
+    message = Message("assistant", (Text("First."), ToolUse("call_a", "look", '{"at":"x"}')))
+    usage = Usage(input=3, cache_read=5, cache_write=2, output=7, reasoning=4)
+    first = WIRE.reply_json(message, stop_reason="tool_use", usage=usage)
+    reply = WIRE.decoder().whole(json.dumps(first).encode())
+    assert reply.message.tool_uses == message.tool_uses
+    assert reply.message.text == message.text
+    assert (reply.stop_reason, reply.usage) == (StopReason.TOOL_USE, usage)
+    again = WIRE.reply_json(reply.message, stop_reason="tool_use", usage=usage)
+    assert WIRE.decoder().whole(json.dumps(again).encode()) == reply
