@@ -19,8 +19,8 @@ INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.runtime ## run the support desk: scripted model, real loop
-	$(BIN)/remit demo
+demo: $(VENV)/.runtime ## run the support desk: scripted model, real loop; MODEL=PREFIX:NAME asks a real one
+	$(BIN)/remit demo $(if $(MODEL),--model $(MODEL)) $(if $(BASE_URL),--base-url $(BASE_URL))
 
 test: $(VENV)/.dev $(VENV)/.node ## run the tests; ARGS="-k slots" picks some
 	$(RUN) -m pytest $(or $(ARGS),--numprocesses=auto --dist=worksteal)

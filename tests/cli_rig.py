@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 from remit.cli.app import main
+from remit.testing.serve import Server, serve
 
-__all__ = ["SHOP", "Cli", "Ended", "program", "write_script"]
+__all__ = ["SHOP", "Cli", "Ended", "program", "served", "write_script"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -101,6 +103,16 @@ def write_script(directory: Path, turns: Sequence[Any], name: str = "script.json
     """A script of replies; returns its name as a model."""
     (directory / name).write_text(json.dumps(turns), "utf-8")
     return f"scripted:{name}"
+
+
+@contextmanager
+def served(script: Any, wire: str = "anthropic", **options: Any) -> Generator[Server]:
+    """A provider of tests beside the command line, in a thread of its own."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(serve(script, wire, **options)) as server,
+    ):
+        yield server
 
 
 def home_of(directory: Path) -> dict[str, str]:

@@ -28,6 +28,15 @@ TESTED = {
     "chat --remit": "test_cli_chat.py::test_each_line_is_a_prompt_of_one_conversation",
     "chat --tools": "test_cli_chat.py::test_a_chat_is_put_together_as_a_run_is",
     "chat --verbose": "test_cli_chat.py::test_a_chat_is_shown_as_its_flags_say",
+    "chat --base-url": "test_cli_models.py::test_an_address_is_where_the_model_is_asked",
+    "run --base-url": "test_cli_models.py::test_an_address_is_where_the_model_is_asked",
+    "tools --base-url": "test_cli_models.py::test_tools_are_shown_as_they_go_out_to_a_provider",
+    "demo --base-url": "test_cli_models.py::test_a_real_model_can_look_after_the_desk",
+    "demo --model": "test_cli_models.py::test_a_real_model_can_look_after_the_desk",
+    "doctor --model": "test_cli_doctor.py::test_a_model_that_answers_is_well",
+    "doctor --base-url": "test_cli_doctor.py::test_a_model_that_answers_is_well",
+    "doctor --offline": "test_cli_doctor.py::test_offline_sends_nothing",
+    "doctor --json": "test_cli_doctor.py::test_json_is_one_document",
     "completion --install": "test_cli_completion.py::test_install_writes_a_script_where_its_shell_looks",
     "completion SHELL": "test_cli_completion.py::test_a_script_is_printed",
     "config show --json": "test_cli_settings.py::test_what_stands_nearer_wins",
@@ -132,4 +141,30 @@ def test_the_two_commands_to_set_up_with_are_targets_of_make() -> None:
     assert targets == ["demo", "test"]
     makefile = (ROOT / "Makefile").read_text("utf-8")
     assert all(re.search(rf"^{target}:.*##", makefile, re.MULTILINE) for target in targets)
-    assert re.search(r"^demo:.*\n\t.*remit demo$", makefile, re.MULTILINE)
+    assert re.search(r"^demo:.*\n\t.*remit demo\b", makefile, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("given", "called"),
+    [
+        ([], "remit demo"),
+        (["MODEL=anthropic:claude-sonnet-5-5"], "remit demo --model anthropic:claude-sonnet-5-5"),
+        (
+            ["MODEL=vllm:qwen3", "BASE_URL=http://localhost:8000/v1"],
+            "remit demo --model vllm:qwen3 --base-url http://localhost:8000/v1",
+        ),
+    ],
+)
+def test_make_demo_passes_a_model_on(given: list[str], called: str, tmp_path: Path) -> None:
+    for stamp in (".created", ".runtime"):  # an environment that is there, so that none is made
+        (tmp_path / stamp).touch()
+    told = subprocess.run(
+        ["make", "--no-print-directory", "-n", "demo", f"VENV={tmp_path}", *given],
+        cwd=ROOT,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+    assert " ".join(told.splitlines()[-1].split()) == f"{tmp_path}/bin/{called}"

@@ -181,7 +181,7 @@ def test_a_remit_keeps_what_no_flag_changes(shop: Cli) -> None:
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        ([], "no model is named: give --model (demo:support or scripted:FILE.json"),
+        ([], "no model is named: give --model, such as anthropic:claude-sonnet-5-5"),
         (["--model", "demo:suport"], "demo:support"),
         (["--model", "scripted:nothing.json"], "scripted:nothing.json: No such file"),
         (["--model", "scripted:odd.json"], "Expected `str | object`, got `int` - at `$[0]`"),

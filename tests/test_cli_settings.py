@@ -106,7 +106,7 @@ def test_a_check_says_what_was_read(cli: Cli) -> None:
 FAULTS = {
     "[run]\nstpes = 3\n": "remit.toml: unknown key run.stpes (did you mean steps?)",
     "[rnu]\nsteps = 3\n": "remit.toml: unknown key rnu (did you mean run?)",
-    "qqq = 3\n": "remit.toml: unknown key qqq; known are run, remits",
+    "qqq = 3\n": "remit.toml: unknown key qqq; known are run, remits, prices",
     "[run]\nsteps = 0\n": "remit.toml: run.steps: 0 is not a whole number above zero",
     "[run]\nsteps = -1\n": "-1 is not a whole number above zero",
     "[run]\nsteps = 1.5\n": "1.5 is not a whole number above zero",
@@ -182,11 +182,12 @@ def test_an_empty_variable_is_as_good_as_none(cli: Cli) -> None:
 
 def test_every_limit_of_the_environment_is_read(tmp_path: Path) -> None:
     values = {"MODEL": "demo:support", "INSTRUCTIONS": "x", "STEPS": "1", "TOKENS": "2"}
-    values |= {"USD": "0.3", "CALLS": "4", "SECONDS": "5"}
+    values |= {"USD": "0.3", "CALLS": "4", "SECONDS": "5", "BASE_URL": "https://h.example/v1"}
     environ = {f"REMIT_RUN_{name}": value for name, value in values.items()}
     settings = read_settings(tmp_path, {**environ, "HOME": str(tmp_path)})
     assert {name: str(each.value) for name, each in settings.run.items()} == {
         "model": "demo:support",
+        "base_url": "https://h.example/v1",
         "instructions": "x",
         "steps": "1",
         "tokens": "2",

@@ -59,6 +59,12 @@ _COMMANDS: Final = (
         "[FLAGS]",
         "Watch a support desk at work: no key, no network.",
     ),
+    _Command(
+        "doctor",
+        "remit.cli.doctor:doctor",
+        "[FLAGS]",
+        "Check keys, servers and models, and what to do.",
+    ),
     _Command("config show", "remit.cli.config:show", "[FLAGS]", "Print every value that is set."),
     _Command("config check", "remit.cli.config:check", "", "Exit with 0 where all can be read."),
     _Command(

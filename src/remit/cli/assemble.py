@@ -19,22 +19,24 @@ from remit.cli.targets import AnyRemit, AnyTool, remit_of, tools_of
 from remit.errors import ConfigurationError
 from remit.limits import Limits
 from remit.models.base import Model
-from remit.models.names import KNOWN, model
+from remit.models.names import PROVIDERS, model
 from remit.remit import Remit
 
-__all__ = ["model_of", "named_remit", "remit_for"]
+__all__ = ["flagged", "model_of", "named_remit", "remit_for"]
 
 _SCRIPTED = "scripted:"
+_AS_IT_IS = ("model", "instructions")
+"""Flags whose values are read where they are used, with words of their own for what is wrong."""
 
 
 def remit_for(
     who: Who, limit: Limit, settings: Settings, directory: Path, *, output: Path | None = None
 ) -> AnyRemit:
     """The remit of a run. `output` is the file of a JSON Schema. Errors: `ConfigurationError` for what is wrong or contradicts itself."""
-    flags = _flagged(who, limit)
+    flags = flagged(who, limit)
     if who.remit is None:
         schema = None if output is None else _schema(output)
-        return _put_together(who, {**settings.run, **flags}, directory, schema)
+        return _put_together(who, {**settings.run, **flags}, settings, directory, schema)
     for flag, given in (
         ("--tools", who.tools),
         ("--instructions", who.instructions),
@@ -45,7 +47,7 @@ def remit_for(
                 f"{flag} and --remit: a remit brings its own; leave one of them out"
             )
     remit, profile = named_remit(who.remit, settings, directory)
-    return _changed(remit, {**({} if profile is None else profile.run), **flags})
+    return _changed(remit, {**({} if profile is None else profile.run), **flags}, settings)
 
 
 def named_remit(name: str, settings: Settings, directory: Path) -> tuple[AnyRemit, Profile | None]:
@@ -62,45 +64,68 @@ def named_remit(name: str, settings: Settings, directory: Path) -> tuple[AnyRemi
         raise ConfigurationError(f"{profile.target.origin}: remits.{name}: {error}") from error
 
 
-def model_of(setting: Setting) -> Model:
-    """The model of that name; a script is looked for beside the file that names it."""
-    name = setting.value
+def model_of(
+    run: Mapping[str, Setting], prices: Mapping[str, Setting], *, unasked: bool = False
+) -> Model:
+    """The model that is named there, at its address and price; a script is looked for beside the file that names it.
+
+    `unasked`: nothing will be sent to it, so it needs no key.
+    """
+    setting, address = run["model"], _address(run)
+    name, price = setting.value, prices.get(setting.value)
     if setting.base is not None and name.startswith(_SCRIPTED):
         name = f"{_SCRIPTED}{setting.base / name.removeprefix(_SCRIPTED)}"
     try:
-        return model(name)
+        return model(
+            name,
+            base_url=None if address is None else address.value,
+            api_key="" if unasked and name.partition(":")[0] in PROVIDERS else None,
+            price=None if price is None else price.value,
+        )
     except ConfigurationError as error:
         where = "" if setting.origin == "--model" else f"{setting.origin}: "
         raise ConfigurationError(f"{where}{error}") from error
 
 
-def _flagged(who: Who, limit: Limit) -> dict[str, Setting]:
+def _address(run: Mapping[str, Setting]) -> Setting | None:
+    """Where the model is reached. One that stands in a file is that of the model beside it, and of no other."""
+    named, address = run["model"], run.get("base_url")
+    if address is not None and address.base is not None and address.origin != named.origin:
+        return None
+    return address
+
+
+def flagged(who: Who, limit: Limit) -> dict[str, Setting]:
     """What the flags set, under the keys of [run]."""
     given = {key: getattr(limit, key) for key in LIMITS}
-    given |= {"model": who.model, "instructions": who.instructions and _text(who.instructions)}
+    given |= {"base_url": who.base_url, "model": who.model}
+    given |= {"instructions": who.instructions and _text(who.instructions)}
     return {
-        key: Setting(
-            value if key in ("model", "instructions") else checked(key, value, f"--{key}"),
-            f"--{key}",
-        )
+        key: Setting(value if key in _AS_IT_IS else checked(key, value, flag), flag)
         for key, value in given.items()
+        for flag in (f"--{key.replace('_', '-')}",)
         if value is not None
     }
 
 
 def _put_together(
-    who: Who, run: Mapping[str, Setting], directory: Path, output: Mapping[str, Any] | None
+    who: Who,
+    run: Mapping[str, Setting],
+    settings: Settings,
+    directory: Path,
+    output: Mapping[str, Any] | None,
 ) -> AnyRemit:
     if "model" not in run:
         raise ConfigurationError(
-            f"no model is named: give --model ({' or '.join(KNOWN)}), or set model in [run] of remit.toml"
+            "no model is named: give --model, such as anthropic:claude-sonnet-5-5, or demo:support which needs no "
+            "key; or set model in [run] of remit.toml. `remit doctor` shows what is there"
         )
     tools: list[AnyTool] = []
     for target in who.tools:
         tools += [tool for tool in tools_of(target, directory) if tool not in tools]
     return Remit(
         name="run",
-        model=model_of(run["model"]),
+        model=model_of(run, settings.prices),
         instructions=run["instructions"].value if "instructions" in run else "",
         tools=tools,
         limits=Limits(**{key: run[key].value for key in LIMITS if key in run}),
@@ -108,14 +133,19 @@ def _put_together(
     )
 
 
-def _changed(remit: AnyRemit, run: Mapping[str, Setting]) -> AnyRemit:
+def _changed(remit: AnyRemit, run: Mapping[str, Setting], settings: Settings) -> AnyRemit:
     """A remit with what its profile and the flags say instead."""
     changes: dict[str, Any] = {}
     limits = {key: run[key].value for key in LIMITS if key in run}
     if limits:
         changes["limits"] = _limits(remit.limits, limits)
     if "model" in run:
-        changes["model"] = model_of(run["model"])
+        changes["model"] = model_of(run, settings.prices)
+    elif "base_url" in run:
+        raise ConfigurationError(
+            f"{run['base_url'].origin}: base_url: a remit brings its model with it; name the one to ask there too, "
+            "with --model"
+        )
     if "instructions" in run:
         changes["instructions"] = run["instructions"].value
     return remit.replace(**changes) if changes else remit

@@ -32,7 +32,9 @@ class Who:
     remit: Annotated[str | None, Parameter(metavar="TARGET")] = None
     """A remit in place of --tools, --instructions and limits of yours: FILE.py[:NAME], MODULE[:NAME] or a profile of remit.toml."""
     model: Annotated[str | None, Parameter(metavar="NAME")] = None
-    """The model, as PREFIX:NAME: demo:support, or scripted:FILE.json for a script of replies."""
+    """The model, as PREFIX:NAME: anthropic:claude-sonnet-5-5, ollama:llama3.3, or demo:support without a key. `remit doctor` tells what is there."""
+    base_url: Annotated[str | None, Parameter(metavar="URL")] = None
+    """Where the model is reached, if not where its prefix says: http://localhost:8000/v1. Its key is sent there."""
     instructions: Annotated[str | None, Parameter(metavar="TEXT")] = None
     """The system text, or @FILE to read it from one."""
     confirm: Annotated[str | None, Parameter(metavar="WHO")] = None

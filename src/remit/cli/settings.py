@@ -7,13 +7,15 @@
 
 What stands nearer wins: a flag, then the environment, remit.toml, pyproject.toml, the user's file, and last
 what is built in. A file is data: it starts no program and names no key, and what a profile points to is
-imported only when somebody names that profile. These are defaults of the command line, never of the
-library, which has none.
+imported only when somebody names that profile. A file that came with a project does not say where a key is
+sent either: as base_url it may name this machine, and nothing else. These are defaults of the command line,
+never of the library, which has none.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from remit.errors import ConfigurationError
+from remit.models.base import Price
 
 __all__ = [
     "BUILT_IN",
@@ -35,6 +38,7 @@ __all__ = [
 ]
 
 FILE: Final = "remit.toml"
+_OWN: Final = "config.toml"
 _PREFIX: Final = "REMIT_RUN_"
 
 BUILT_IN: Final[Mapping[str, Any]] = {"steps": 12, "tokens": 100_000, "seconds": 300.0}
@@ -59,7 +63,7 @@ class Profile:
     name: str
     target: Setting
     run: Mapping[str, Setting]
-    """What it changes of the remit: limits, model, instructions."""
+    """What it changes of the remit: limits, model, its address, instructions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,8 @@ class Settings:
 
     run: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     profiles: Mapping[str, Profile] = field(default_factory=dict[str, Profile])
+    prices: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    """`[prices."NAME"]`: a `Price` by the name of a model, in place of the listed one."""
 
     def items(self) -> Iterator[tuple[str, Setting]]:
         """Every value under its full name, as it stands in a file."""
@@ -77,6 +83,9 @@ class Settings:
             yield f"remits.{profile.name}.target", profile.target
             for key, setting in profile.run.items():
                 yield f"remits.{profile.name}.{key}", setting
+        for name, setting in self.prices.items():
+            for key, rate in _rates(setting.value):
+                yield f"prices.{_quoted(name)}.{key}", Setting(rate, setting.origin, setting.base)
 
 
 # --- values --------------------------------------------------------------------------------------
@@ -122,9 +131,24 @@ def _instructions(value: object) -> str:
     return text
 
 
+def _rate(value: object) -> Decimal:
+    rate = _number(value)
+    if not rate.is_finite() or rate < 0:
+        raise ValueError
+    return rate
+
+
+def _address(value: object) -> str:
+    text = _text(value)
+    if re.fullmatch(r"https?://[^\s/@]+(/\S*)?", text) is None:
+        raise ValueError
+    return text
+
+
 _WHOLE: Final = (_whole, "a whole number above zero")
 _KEYS: Final[Mapping[str, tuple[Callable[[object], Any], str]]] = {
     "model": (_text, "a name such as demo:support"),
+    "base_url": (_address, "an address such as http://localhost:8000/v1"),
     "instructions": (_instructions, "the text itself (@FILE is for the command line alone)"),
     "steps": _WHOLE,
     "tokens": _WHOLE,
@@ -133,6 +157,9 @@ _KEYS: Final[Mapping[str, tuple[Callable[[object], Any], str]]] = {
     "seconds": (_seconds, "a number of seconds above zero"),
 }
 """The keys of [run], and of a profile beside its target."""
+
+_THIS_MACHINE: Final = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/[\w./-]*)?")
+_RATES: Final = ("input", "output", "cache_read", "cache_write")
 
 LIMITS: Final = ("steps", "tokens", "usd", "calls", "seconds")
 """Those of them that are limits."""
@@ -170,14 +197,17 @@ def read_settings(directory: Path, environ: Mapping[str, str]) -> Settings:
     layers += [_file(path) for path in _files(directory, environ)]
     layers.append(_Layer({key: Setting(value, "built in") for key, value in BUILT_IN.items()}, {}))
     run: dict[str, Setting] = {}
+    prices: dict[str, Setting] = {}
     remits: dict[str, dict[str, Setting]] = {}
     for layer in reversed(layers):
         run |= layer.run
+        prices |= layer.prices
         for name, values in layer.remits.items():
             remits.setdefault(name, {}).update(values)
     return Settings(
         {key: run[key] for key in _KEYS if key in run},
         {name: _profile(name, values) for name, values in sorted(remits.items())},
+        dict(sorted(prices.items())),
     )
 
 
@@ -197,6 +227,7 @@ class _Layer:
 
     run: Mapping[str, Setting]
     remits: Mapping[str, Mapping[str, Setting]]
+    prices: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
 
 
 def _files(directory: Path, environ: Mapping[str, str]) -> Iterator[Path]:
@@ -205,7 +236,7 @@ def _files(directory: Path, environ: Mapping[str, str]) -> Iterator[Path]:
     for name in (FILE, "pyproject.toml"):
         yield from [place / name for place in places if _is_ours(place / name)][:1]
     home = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or Path.home()) / ".config"
-    own = Path(home) / "remit" / "config.toml"
+    own = Path(home) / "remit" / _OWN
     if own.is_file():
         yield own
 
@@ -233,16 +264,86 @@ def _file(path: Path) -> _Layer:
     if path.name == "pyproject.toml":
         table = _table(table.get("tool", {}), where, "[tool]")
         table = _table(table.get("remit", {}), where, "[tool.remit]")
-    _refuse_unknown(table, ("run", "remits"), where, "")
+    _refuse_unknown(table, ("run", "remits", "prices"), where, "")
     run = _table(table.get("run", {}), where, "[run]")
     remits = _table(table.get("remits", {}), where, "[remits]")
-    return _Layer(
+    prices = _table(table.get("prices", {}), where, "[prices]")
+    layer = _Layer(
         _run(run, where, "run", path.parent),
         {
             name: _remit(_table(values, where, f"[remits.{name}]"), where, name, path.parent)
             for name, values in remits.items()
         },
+        {
+            name: Setting(_price(values, where, f"prices.{_quoted(name)}"), where, path.parent)
+            for name, values in prices.items()
+        },
     )
+    if path.name != _OWN:
+        _refuse_addresses(layer)
+    return layer
+
+
+def _refuse_addresses(layer: _Layer) -> None:
+    """Where a request goes, the key goes: that is not for a file to say that came with a project."""
+    for values in (layer.run, *layer.remits.values()):
+        address = values.get("base_url")
+        if address is not None and _THIS_MACHINE.fullmatch(address.value) is None:
+            raise ConfigurationError(
+                f"{address.origin}: base_url: {address.value!r} is not this machine. It decides where your key is "
+                "sent, so a file of a project may not say it: use --base-url, REMIT_RUN_BASE_URL or "
+                "~/.config/remit/config.toml"
+            )
+
+
+def _price(table: object, where: str, name: str) -> Price:
+    """A price as it stands in a file, in US dollars for a million tokens."""
+    table = _table(table, where, f"[{name}]")
+    _refuse_unknown(table, (*_RATES, "above"), where, name)
+    rates: dict[str, Decimal] = {}
+    for key in _RATES:
+        if key not in table:
+            continue
+        try:
+            rates[key] = _rate(table[key])
+        except (ValueError, InvalidOperation):
+            raise ConfigurationError(
+                f"{where}: {name}.{key}: {table[key]!r} is no price: US dollars for a million tokens, such as 0.25"
+            ) from None
+    if not {"input", "output"} <= rates.keys():
+        raise ConfigurationError(f"{where}: [{name}] has no input or no output, such as input = 3")
+    tiers = _table(table.get("above", {}), where, f"[{name}.above]")
+    above: list[tuple[int, Price]] = []
+    for tokens, tier in tiers.items():
+        try:
+            start = _whole(tokens.replace("_", ""))
+        except ValueError:
+            raise ConfigurationError(
+                f"{where}: {name}.above: {tokens!r} is no number of tokens, such as 200000"
+            ) from None
+        above.append((start, _price(tier, where, f"{name}.above.{tokens}")))
+    try:
+        return Price(**rates, above=tuple(sorted(above, key=lambda tier: tier[0])))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {name}: {error}") from error
+
+
+def _rates(price: Price) -> Iterator[tuple[str, Decimal]]:
+    """The values of a price as they stand in a file."""
+    for key in _RATES:
+        rate = getattr(price, key)
+        if rate is not None:
+            yield key, rate
+    for tokens, tier in price.above:
+        for key, rate in _rates(tier):
+            yield f"above.{tokens}.{key}", rate
+
+
+def _quoted(name: str) -> str:
+    """A name as a key of TOML."""
+    import json
+
+    return json.dumps(name, ensure_ascii=False)
 
 
 def _run(table: Mapping[str, Any], where: str, prefix: str, base: Path) -> dict[str, Setting]:

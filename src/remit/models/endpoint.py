@@ -10,19 +10,30 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Final
 
+import msgspec
+
 from remit.errors import ConfigurationError, ModelError, ModelRejected, ModelUnavailable
-from remit.messages import Usage
-from remit.models.base import Chunk, ModelProfile, ModelRequest, Notice
+from remit.messages import Message, Text, Usage
+from remit.models.base import (
+    CUT_BACK,
+    Chunk,
+    ModelProfile,
+    ModelRequest,
+    Notice,
+    Settings,
+    ToolSpec,
+)
 from remit.models.connection import host_of
 from remit.models.patience import Patience
 from remit.models.received import Received, chunks_of
 from remit.models.transport import HttpRequest, HttpResponse, Transport
 from remit.models.wires.codec import Codec, Encoder, Fault, Wired
+from remit.transcript import Transcript
 
 __all__ = ["IDLE_SECONDS", "Endpoint"]
 
@@ -32,6 +43,9 @@ _REPAIRS: Final = 2
 """How often a refused request is sent again with something left out."""
 _MOST_FAULT: Final = 256_000
 """Bytes of an error that are read; the rest would say nothing new."""
+_MODELS: Final = "/models"
+_MOST_LIST: Final = 8_000_000
+"""Bytes of a list of models that are read."""
 _SHORTEST_SECRET: Final = 6
 """A shorter value of a header is no secret, and would be found everywhere."""
 _ALWAYS: Final = {
@@ -71,6 +85,8 @@ class Endpoint:
         self._codec = codec
         self._transport = transport
         self._model = model
+        self._base_url = base_url
+        self._query = query
         self._profile = profile or ModelProfile()
         self._url = joined(base_url, codec.path) + query
         self._host = host_of(base_url)
@@ -94,9 +110,49 @@ class Endpoint:
     def profile(self) -> ModelProfile:
         return self._profile
 
+    @property
+    def base_url(self) -> str:
+        """Where it is."""
+        return self._base_url
+
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Keep connections while the block lasts, on the running event loop."""
         return self._transport.opened()
+
+    def written_tools(
+        self, tools: Sequence[ToolSpec]
+    ) -> tuple[tuple[ToolSpec, ...], Mapping[str, str]]:
+        """The tools as they go out, in their order, and the names of those that do not, with the reason.
+
+        Nothing is sent.
+        """
+        said = Transcript([Message("user", (Text("?"),))])
+        request = ModelRequest("", said, tuple(tools), Settings(), 1, 0.0)
+        wired = self._codec.encoder(self._model).encode(request, stream=False)
+        return self._codec.parse(msgspec.json.decode(wired.body)).tools, wired.set_aside
+
+    async def models(self, *, deadline: float) -> tuple[str, ...]:
+        """Names of the models that are there; empty where the endpoint does not say. Nothing is billed.
+
+        Units: `deadline` is on the event loop's clock.
+        Errors: `ModelError` where it cannot be reached or does not take the key.
+        """
+        path = _MODELS if self._codec.wire != "anthropic" else f"/v1{_MODELS}?limit=1000"
+        request = HttpRequest("GET", joined(self._base_url, path) + self._query, self._headers, b"")
+        patience = Patience(self._host, idle=math.inf, deadline=deadline)
+        try:
+            async with _Sent(self._transport, request, patience) as response:
+                body = b"".join(
+                    [data async for data in _bounded(response, patience, most=_MOST_LIST)]
+                )
+            if response.status in {401, 403}:
+                raise self._codec.fault(response.status, response.headers, body).error
+        except ModelError as error:
+            self._withhold(error)
+            raise
+        finally:
+            patience.close()
+        return _names(body) if response.status == 200 else ()
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Ask once. Errors: `ModelError`, with what was used up as far as that is known."""
@@ -171,6 +227,10 @@ class Endpoint:
         """An error as it may leave: with what was reported, and without what is secret."""
         if error.usage is None:
             error.usage = wired.decoder.usage
+        self._withhold(error)
+
+    def _withhold(self, error: ModelError) -> None:
+        """No text of an error holds what is secret."""
         text = str(error)
         for secret in self._secrets:
             text = text.replace(secret, "[withheld]")
@@ -194,7 +254,7 @@ class _Talk:
                 self._told.add(name)
                 yield Notice("tool_set_aside", f"the tool {name!r} is not offered: {why}")
         if wired.cut_back is not None:
-            yield Notice("cut_back", wired.cut_back)
+            yield Notice(CUT_BACK, wired.cut_back)
 
 
 class _Sent:
@@ -223,9 +283,11 @@ def _read(wired: Wired, fault: Fault) -> Iterator[Chunk] | Fault:
     return fault if fault.reply is None else chunks_of(wired.decoder.whole(fault.reply))
 
 
-async def _bounded(response: HttpResponse, patience: Patience) -> AsyncGenerator[bytes, None]:
+async def _bounded(
+    response: HttpResponse, patience: Patience, *, most: int = _MOST_FAULT
+) -> AsyncGenerator[bytes, None]:
     """The beginning of a body."""
-    left = _MOST_FAULT
+    left = most
     chunks = response.chunks()
     while left > 0 and (data := await patience.bear(anext(chunks, b""))):
         yield data[:left]
@@ -249,6 +311,23 @@ def joined(base_url: str, path: str) -> str:
     if base.endswith(f"/{first}"):
         base = base.removesuffix(f"/{first}")
     return f"{base}/{path.lstrip('/')}"
+
+
+def _names(body: bytes) -> tuple[str, ...]:
+    """Names of models in a list, as Anthropic and OpenAI and their like write it; what is no list names none."""
+    try:
+        listed = msgspec.json.decode(body, type=_Listed)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ()
+    return tuple([each.id for each in listed.data])
+
+
+class _ListedModel(msgspec.Struct, frozen=True):
+    id: str
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    data: tuple[_ListedModel, ...] = ()
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:

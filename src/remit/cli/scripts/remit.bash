@@ -9,10 +9,10 @@ _remit() {
   prev="${COMP_WORDS[COMP_CWORD-1]}"
 
   # Build list of options that take values (to skip their arguments)
-  local options_with_values='--calls --color --confirm --file --instructions --model --output --remit --run-id --seconds --steps --tokens --tools --usd -f'
+  local options_with_values='--base-url --calls --color --confirm --file --instructions --model --output --remit --run-id --seconds --steps --tokens --tools --usd -f'
 
   # Build list of all valid command names (to distinguish from positionals)
-  local all_commands='chat check completion config demo run show tools'
+  local all_commands='chat check completion config demo doctor run show tools'
 
   # Detect command path by collecting valid command words only
   local -a cmd_path=()
@@ -74,7 +74,7 @@ _remit() {
           [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
         done
       else
-        local -a _c=("config" "run" "chat" "tools" "demo" "completion")
+        local -a _c=("config" "run" "chat" "tools" "demo" "doctor" "completion")
         local _q
         COMPREPLY=()
         for _x in "${_c[@]}"; do
@@ -86,7 +86,7 @@ _remit() {
       case "${cmd_path[@]}" in
         "chat")
           if [[ ${cur} == -* ]]; then
-            local -a _c=("--tools" "--remit" "--model" "--instructions" "--confirm" "--steps" "--tokens" "--usd" "--calls" "--seconds" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
+            local -a _c=("--tools" "--remit" "--model" "--base-url" "--instructions" "--confirm" "--steps" "--tokens" "--usd" "--calls" "--seconds" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
             local _q
             COMPREPLY=()
             for _x in "${_c[@]}"; do
@@ -105,6 +105,9 @@ _remit() {
                 COMPREPLY=()
                 ;;
               --model)
+                COMPREPLY=()
+                ;;
+              --base-url)
                 COMPREPLY=()
                 ;;
               --instructions)
@@ -178,7 +181,7 @@ _remit() {
           ;;
         "demo")
           if [[ ${cur} == -* ]]; then
-            local -a _c=("--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
+            local -a _c=("--model" "--base-url" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
             local _q
             COMPREPLY=()
             for _x in "${_c[@]}"; do
@@ -190,6 +193,12 @@ _remit() {
               _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
             fi
             case "$_value_prev" in
+              --model)
+                COMPREPLY=()
+                ;;
+              --base-url)
+                COMPREPLY=()
+                ;;
               --color)
                 local -a _c=("auto" "always" "never")
                 local _q
@@ -204,9 +213,35 @@ _remit() {
             esac
           fi
           ;;
+        "doctor")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--model" "--base-url" "--offline" "--json" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --model)
+                COMPREPLY=()
+                ;;
+              --base-url)
+                COMPREPLY=()
+                ;;
+              *)
+                COMPREPLY=()
+                ;;
+            esac
+          fi
+          ;;
         "run")
           if [[ ${cur} == -* ]]; then
-            local -a _c=("--tools" "--remit" "--model" "--instructions" "--confirm" "--run-id" "--file" "-f" "--json" "--jsonl" "--output" "--exit-zero" "--steps" "--tokens" "--usd" "--calls" "--seconds" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
+            local -a _c=("--tools" "--remit" "--model" "--base-url" "--instructions" "--confirm" "--run-id" "--file" "-f" "--json" "--jsonl" "--output" "--exit-zero" "--steps" "--tokens" "--usd" "--calls" "--seconds" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
             local _q
             COMPREPLY=()
             for _x in "${_c[@]}"; do
@@ -225,6 +260,9 @@ _remit() {
                 COMPREPLY=()
                 ;;
               --model)
+                COMPREPLY=()
+                ;;
+              --base-url)
                 COMPREPLY=()
                 ;;
               --instructions)
@@ -276,7 +314,7 @@ _remit() {
           ;;
         "tools")
           if [[ ${cur} == -* ]]; then
-            local -a _c=("--tools" "--model" "--json" "--help" "-h" "--version")
+            local -a _c=("--tools" "--model" "--base-url" "--json" "--help" "-h" "--version")
             local _q
             COMPREPLY=()
             for _x in "${_c[@]}"; do
@@ -292,6 +330,9 @@ _remit() {
                 COMPREPLY=()
                 ;;
               --model)
+                COMPREPLY=()
+                ;;
+              --base-url)
                 COMPREPLY=()
                 ;;
               *)

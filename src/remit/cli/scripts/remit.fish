@@ -5,8 +5,8 @@
 function __fish_remit_using_command
     set -l cmd (commandline -opc)
     set -l subcommands
-    set -l options_with_values '--calls --color --confirm --file --instructions --model --output --remit --run-id --seconds --steps --tokens --tools --usd -f'
-    set -l all_commands 'chat check completion config demo run show tools'
+    set -l options_with_values '--base-url --calls --color --confirm --file --instructions --model --output --remit --run-id --seconds --steps --tokens --tools --usd -f'
+    set -l all_commands 'chat check completion config demo doctor run show tools'
     set -l skip_next 0
     # Extract command words (only real subcommand names) from command line
     set -e cmd[1]
@@ -45,7 +45,7 @@ end
 function __fish_remit_positional_index
     set -l cmd (commandline -opc)
     set -l path_len $argv[1]
-    set -l options_with_values '--calls --color --confirm --file --instructions --model --output --remit --run-id --seconds --steps --tokens --tools --usd -f'
+    set -l options_with_values '--base-url --calls --color --confirm --file --instructions --model --output --remit --run-id --seconds --steps --tokens --tools --usd -f'
     set -l skip_next 0
     set -l consumed_path 0
     set -l count 0
@@ -76,6 +76,7 @@ complete -c remit -n __fish_use_subcommand -a 'run' -d 'Run a prompt to its end.
 complete -c remit -n __fish_use_subcommand -a 'chat' -d 'Talk: several prompts, one conversation.'
 complete -c remit -n __fish_use_subcommand -a 'tools' -d 'Show what the model would see of your tools.'
 complete -c remit -n __fish_use_subcommand -a 'demo' -d 'Watch a support desk at work: no key, no network.'
+complete -c remit -n __fish_use_subcommand -a 'doctor' -d 'Check keys, servers and models, and what to do.'
 complete -c remit -n __fish_use_subcommand -a 'completion' -d 'Print the completion script of a shell.'
 # Root-level options
 complete -c remit -n __fish_use_subcommand -l help -d 'Display this message and exit.'
@@ -91,7 +92,8 @@ complete -c remit -n '__fish_remit_using_command chat' -s h -d 'Display this mes
 complete -c remit -n '__fish_remit_using_command chat' -l version -d 'Display application version.'
 complete -c remit -n '__fish_remit_using_command chat' -l tools -r -d 'Tools: FILE.py, FILE.py:NAME, MODULE or MODULE:NAME. Repeat it for more.'
 complete -c remit -n '__fish_remit_using_command chat' -l remit -r -d 'A remit in place of --tools, --instructions and limits of yours: FILE.py[:NAME]…'
-complete -c remit -n '__fish_remit_using_command chat' -l model -r -d 'The model, as PREFIX:NAME: demo:support, or scripted:FILE.json for a script of …'
+complete -c remit -n '__fish_remit_using_command chat' -l model -r -d 'The model, as PREFIX:NAME: anthropic:claude-sonnet-5-5, ollama:llama3.3, or dem…'
+complete -c remit -n '__fish_remit_using_command chat' -l base-url -r -d 'Where the model is reached, if not where its prefix says: http://localhost:8000…'
 complete -c remit -n '__fish_remit_using_command chat' -l instructions -r -d 'The system text, or @FILE to read it from one.'
 complete -c remit -n '__fish_remit_using_command chat' -l confirm -r -d 'Who approves what needs it: ask (you, on the terminal), none (the run waits), o…'
 complete -c remit -n '__fish_remit_using_command chat' -l steps -r -d 'Replies of the model, each with the calls that it asks for.'
@@ -136,11 +138,22 @@ complete -c remit -n '__fish_remit_using_command config show' -l json -d 'Print 
 complete -c remit -n '__fish_remit_using_command demo' -l help -d 'Display this message and exit.'
 complete -c remit -n '__fish_remit_using_command demo' -s h -d 'Display this message and exit.'
 complete -c remit -n '__fish_remit_using_command demo' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command demo' -l model -r -d 'Have this model decide instead of the scripted one, as PREFIX:NAME. That is bil…'
+complete -c remit -n '__fish_remit_using_command demo' -l base-url -r -d 'Where that model is reached, if not where its prefix says.'
 complete -c remit -n '__fish_remit_using_command demo' -l plain -d 'One line for each thing that happens, no status line; so it is where there is n…'
 complete -c remit -n '__fish_remit_using_command demo' -l quiet -d 'Nothing but questions and errors.'
 complete -c remit -n '__fish_remit_using_command demo' -l verbose -d 'What each reply was billed too, and every other event.'
 complete -c remit -n '__fish_remit_using_command demo' -l no-motion -d 'No ticking clock.'
 complete -c remit -n '__fish_remit_using_command demo' -l color -x -a 'auto always never' -d 'Colours; auto heeds NO_COLOR, FORCE_COLOR and TERM=dumb.'
+
+# Options for: doctor
+complete -c remit -n '__fish_remit_using_command doctor' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command doctor' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command doctor' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command doctor' -l model -r -d 'The model to look at, as PREFIX:NAME; that of [run] in remit.toml where none is…'
+complete -c remit -n '__fish_remit_using_command doctor' -l base-url -r -d 'Where it is reached, if not where its prefix says.'
+complete -c remit -n '__fish_remit_using_command doctor' -l offline -d 'Send nothing.'
+complete -c remit -n '__fish_remit_using_command doctor' -l json -d 'Print one JSON document.'
 
 # Options for: run
 complete -c remit -n '__fish_remit_using_command run' -l help -d 'Display this message and exit.'
@@ -148,7 +161,8 @@ complete -c remit -n '__fish_remit_using_command run' -s h -d 'Display this mess
 complete -c remit -n '__fish_remit_using_command run' -l version -d 'Display application version.'
 complete -c remit -n '__fish_remit_using_command run' -l tools -r -d 'Tools: FILE.py, FILE.py:NAME, MODULE or MODULE:NAME. Repeat it for more.'
 complete -c remit -n '__fish_remit_using_command run' -l remit -r -d 'A remit in place of --tools, --instructions and limits of yours: FILE.py[:NAME]…'
-complete -c remit -n '__fish_remit_using_command run' -l model -r -d 'The model, as PREFIX:NAME: demo:support, or scripted:FILE.json for a script of …'
+complete -c remit -n '__fish_remit_using_command run' -l model -r -d 'The model, as PREFIX:NAME: anthropic:claude-sonnet-5-5, ollama:llama3.3, or dem…'
+complete -c remit -n '__fish_remit_using_command run' -l base-url -r -d 'Where the model is reached, if not where its prefix says: http://localhost:8000…'
 complete -c remit -n '__fish_remit_using_command run' -l instructions -r -d 'The system text, or @FILE to read it from one.'
 complete -c remit -n '__fish_remit_using_command run' -l confirm -r -d 'Who approves what needs it: ask (you, on the terminal), none (the run waits), o…'
 complete -c remit -n '__fish_remit_using_command run' -l run-id -r -d 'Names the run: started again under the same id it is not run twice.'
@@ -174,5 +188,6 @@ complete -c remit -n '__fish_remit_using_command tools' -l help -d 'Display this
 complete -c remit -n '__fish_remit_using_command tools' -s h -d 'Display this message and exit.'
 complete -c remit -n '__fish_remit_using_command tools' -l version -d 'Display application version.'
 complete -c remit -n '__fish_remit_using_command tools' -l tools -r -d 'More tools, as for remit run. Repeat it for more.'
-complete -c remit -n '__fish_remit_using_command tools' -l model -r -d 'The model that would see them, as PREFIX:NAME.'
+complete -c remit -n '__fish_remit_using_command tools' -l model -r -d 'The model that would see them, as PREFIX:NAME. Nothing is sent to it.'
+complete -c remit -n '__fish_remit_using_command tools' -l base-url -r -d 'Where that model is reached, if not where its prefix says.'
 complete -c remit -n '__fish_remit_using_command tools' -l json -d 'Print one JSON document.'

@@ -1,0 +1,270 @@
+"""What `remit doctor` looks at: one check, one finding, and what to do where it is none that one wants.
+
+Everything that is found comes as a `Finding`; nothing is raised. Of a key the name of its variable is told and at
+most its last four characters. Only `examined` sends anything, and only its last request is billed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import msgspec
+
+from remit import __version__
+from remit.analysis.cells import visible
+from remit.cli.assemble import model_of
+from remit.cli.settings import Setting, Settings
+from remit.errors import ConfigurationError, ModelError, ModelRejected
+from remit.messages import Message, Reply, Text, Usage
+from remit.models.base import Model, ModelProfile, ModelRequest, TextDelta, ToolSpec
+from remit.models.base import Settings as Asking
+from remit.models.names import PROVIDERS
+from remit.transcript import Transcript
+
+if TYPE_CHECKING:
+    from remit.models.endpoint import Endpoint
+
+__all__ = ["Finding", "environment", "examined", "keys"]
+
+Level: TypeAlias = Literal["ok", "warn", "fail"]
+
+_REACH_SECONDS: Final = 15.0
+_ANSWER_SECONDS: Final = 60.0
+_OUTPUT: Final = 16
+"""Tokens of output that are asked for: OpenAI takes no smaller cap."""
+_SHOWN_OF_A_KEY: Final = 4
+_SECRET_CHARS: Final = 20
+"""A shorter key is shown without its end."""
+_TOOL: Final = ToolSpec(
+    "note", "Not to be called.", {"type": "object", "properties": {"text": {"type": "string"}}}
+)
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What one check came to."""
+
+    level: Level
+    about: str
+    """`python`, `config`, `keys`, or the name of a model."""
+    check: str
+    """What was looked at, in a word that is stable: `version`, `key`, `reach` ..."""
+    text: str
+    fix: str | None = None
+    """A command, or what to write where."""
+
+
+def environment(settings: Settings) -> Iterator[Finding]:
+    """The interpreter, and where settings come from."""
+    versions = f"{platform.python_version()}, remit {__version__}"
+    yield Finding(level="ok", about="python", check="version", text=versions)
+    sources = sorted({setting.origin for _, setting in settings.items()} - {"built in"})
+    text = ", ".join(sources) or "nothing is set; what is built in holds"
+    yield Finding(level="ok", about="config", check="files", text=text)
+
+
+def keys() -> Iterator[Finding]:
+    """Keys of providers that the environment holds."""
+    from remit.models.providers import PROVIDERS as PLACES
+
+    told = False
+    for variable in dict.fromkeys([place.key_variable for place in PLACES.values()]):
+        if _key(variable):
+            told = True
+            yield _of("keys", "key", "ok", _key_words(variable))
+    if not told:
+        text = "no key of a provider is set; a server of your own may need none"
+        yield _of("keys", "key", "warn", text, "export ANTHROPIC_API_KEY=...")
+
+
+async def examined(
+    name: str, run: Mapping[str, Setting], settings: Settings, *, offline: bool
+) -> AsyncIterator[Finding]:
+    """One model: its name, its key, whether it is there, whether it answers, and what is known of it."""
+    prefix = name.partition(":")[0]
+    variable = _variable(prefix)
+    try:
+        model = model_of(run, settings.prices, unasked=True)
+    except ConfigurationError as error:
+        yield _of(name, "name", "fail", str(error))
+        return
+    if variable is not None and _key(variable):
+        yield _of(name, "key", "ok", _key_words(variable))
+    try:
+        model = model_of(run, settings.prices)
+    except ConfigurationError as error:
+        yield _of(name, "key", "fail", str(error), f"export {variable}=...")
+        for finding in _known(name, model.profile):
+            yield finding
+        return
+    if prefix not in PROVIDERS:
+        yield _of(name, "reach", "ok", "it is made here: no key, no network")
+    elif offline:
+        yield _of(name, "reach", "ok", f"not looked for: offline ({_place(model)})")
+    else:
+        async for finding in _asked(name, model):
+            yield finding
+    for finding in _known(name, model.profile):
+        yield finding
+
+
+# --- keys ----------------------------------------------------------------------------------------
+
+
+def _variable(prefix: str) -> str | None:
+    """The variable that holds the key of a provider; None for what is none."""
+    if prefix not in PROVIDERS:
+        return None
+    from remit.models.providers import PROVIDERS as PLACES
+
+    return PLACES[prefix].key_variable
+
+
+def _key(variable: str) -> str:
+    return os.environ.get(variable, "").strip()
+
+
+def _key_words(variable: str) -> str:
+    key = _key(variable)
+    end = f", which ends in …{key[-_SHOWN_OF_A_KEY:]}" if len(key) >= _SECRET_CHARS else " is set"
+    return f"{variable}{end}"
+
+
+# --- a model that is reached over a network ------------------------------------------------------
+
+
+def _place(model: Model) -> str:
+    return getattr(model, "base_url", "")
+
+
+async def _asked(name: str, model: Model) -> AsyncIterator[Finding]:
+    """Whether it is there and answers. What is billed comes last, and only where the rest is well."""
+    from remit.models.endpoint import Endpoint
+
+    assert isinstance(model, Endpoint)  # noqa: S101 - of a provider nothing else is made
+    async with model.opened():
+        listed: tuple[str, ...] = ()
+        try:
+            listed = await model.models(deadline=_in(_REACH_SECONDS))
+        except ModelError as error:
+            yield _of(name, "reach", "fail", f"{model.base_url}: {error}", _reach_fix(name))
+            return
+        count = f", and lists {len(listed):,} models" if listed else ""
+        yield _of(name, "reach", "ok", f"{model.base_url} answers{count}")
+        async for finding in _answers(name, model, listed):
+            yield finding
+
+
+async def _answers(name: str, model: Endpoint, listed: Sequence[str]) -> AsyncIterator[Finding]:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        reply, first = await _ask(model, (_TOOL,))
+    except ModelError as error:
+        yield await _unanswered(name, model, listed, error)
+        return
+    usage = reply.usage or Usage()
+    price = model.profile.price
+    cost = "" if price is None else f", ${price.cost(usage).normalize():f}"
+    told = f"it answered in {loop.time() - began:.1f} s, for {usage.prompt} tokens in and {usage.output} out{cost}"
+    streams = "it streams and takes tools" if first else "it takes tools"
+    yield _of(name, "answer", "ok", f"{told}; {streams}")
+    if reply.usage is None:
+        yield _of(
+            name,
+            "usage",
+            "warn",
+            "it does not say what a request used: what counts is an estimate",
+        )
+
+
+async def _unanswered(
+    name: str, model: Endpoint, listed: Sequence[str], error: ModelError
+) -> Finding:
+    """Why it did not answer: whether the tools were too much, or the name is not known there."""
+    if isinstance(error, ModelRejected):
+        try:
+            await _ask(model, ())
+        except ModelError:
+            pass
+        else:
+            return _of(name, "tools", "fail", f"it answers, but not with tools: {error}")
+    near = _near(name.partition(":")[2], listed)
+    prefix = name.partition(":")[0]
+    fix = f"remit doctor --model {prefix}:{near}" if near else None
+    return _of(name, "answer", "fail", str(error), fix)
+
+
+async def _ask(model: Endpoint, tools: tuple[ToolSpec, ...]) -> tuple[Reply, bool]:
+    """One request of the smallest kind. Errors: `ModelError`."""
+    request = ModelRequest(
+        "",
+        Transcript([Message("user", (Text("Say ok."),))]),
+        tools,
+        Asking(max_output=_OUTPUT),
+        _OUTPUT,
+        _in(_ANSWER_SECONDS),
+    )
+    streamed, reply = False, None
+    async for chunk in model.stream(request):
+        streamed |= isinstance(chunk, TextDelta)
+        if isinstance(chunk, Reply):
+            reply = chunk
+    if reply is None:
+        raise ModelRejected("it answered without a reply")
+    return reply, streamed
+
+
+def _in(seconds: float) -> float:
+    return asyncio.get_running_loop().time() + seconds
+
+
+def _reach_fix(name: str) -> str:
+    return f"remit doctor --model {name} --base-url URL, if it is somewhere else"
+
+
+def _near(model: str, listed: Sequence[str]) -> str | None:
+    from difflib import get_close_matches
+
+    if model in listed:
+        return None
+    return next(iter(get_close_matches(model, listed, n=1)), None)
+
+
+# --- what is known by name -----------------------------------------------------------------------
+
+
+def _known(name: str, profile: ModelProfile) -> Iterator[Finding]:
+    """What remit goes by for this model."""
+    window = f"reads {profile.context_window:,} tokens and writes {profile.max_output:,}"
+    cache = (
+        f"caches from {profile.cache_tokens:,} tokens for {profile.cache_seconds:g} s"
+        if profile.cache_tokens is not None
+        else "no cache is counted on"
+    )
+    media = "results may hold " + ", ".join(profile.media) if profile.media else "text results only"
+    schema = "holds a typed answer to its schema" if profile.native_output else ""
+    text = "; ".join(filter(None, (window, cache, media, schema)))
+    yield _of(name, "profile", "ok", text)
+    price = profile.price
+    if price is None:
+        yield _of(
+            name,
+            "price",
+            "warn",
+            "unknown: costs are not counted, and a limit in US dollars is refused",
+            f'in remit.toml, under [prices]: "{name}" = {{ input = 0.5, output = 2 }}',
+        )
+        return
+    tiers = "".join(
+        f"; above {tokens:,} tokens {tier.input} and {tier.output}" for tokens, tier in price.above
+    )
+    rates = f"{price.input} and {price.output} USD for a million tokens in and out{tiers}"
+    yield _of(name, "price", "ok", rates)
+
+
+def _of(name: str, check: str, level: Level, text: str, fix: str | None = None) -> Finding:
+    return Finding(level=level, about=name, check=check, text=visible(text), fix=fix)
