@@ -1,0 +1,421 @@
+"""Whole runs over every wire: what a loop does, seen by a provider that judges every request.
+
+On virtual time against a provider in memory; the same over sockets where sockets matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import remit as rm
+from loop_rig import LIMITS, results, runtime, said, text_of
+from remit import Reason, Tool
+from remit.messages import Message, Opaque, StopReason, ToolUse
+from remit.testing import ModelConformance, Step, run_virtual
+from remit.testing.serve import MemoryTransport, ScriptedProvider
+from wire_rig import (
+    WIRES,
+    both_ways,
+    check,
+    look_up,
+    messages_of,
+    on_every_wire,
+    over_a_socket,
+    play,
+    remit_of,
+    sent_of,
+)
+
+
+@on_every_wire
+@both_ways
+def test_a_run_with_parallel_calls_completes(wire: str, streams: bool) -> None:
+    """T1: every call is answered once, in call order, whichever finishes first; the provider takes every request."""
+
+    @rm.tool(effect="idempotent", resource=())
+    async def fetch(city: str, seconds: float) -> str:
+        """Fetch."""
+        await asyncio.sleep(seconds)
+        return f"{city} is known"
+
+    calls: list[Any] = [
+        ("fetch", {"city": city, "seconds": n})
+        for city, n in (("Oslo", 3), ("Cairo", 1), ("Lima", 2))
+    ]
+    script = [["I shall see.", *calls], ("fetch", {"city": "Rome", "seconds": 0}), "All are known."]
+    played = play(script, wire, [fetch], model={"streams": streams})
+    assert played.outcome.reason is Reason.COMPLETED
+    assert played.outcome.text == "All are known."
+    assert said(played.outcome) == [
+        "Oslo is known",
+        "Cairo is known",
+        "Lima is known",
+        "Rome is known",
+    ]
+    first, second, third = (messages_of(request.body) for request in played.provider.requests)
+    assert first == second[: len(first)]
+    assert len(third) > len(second)
+
+
+@on_every_wire
+def test_requests_of_a_run_grow_by_bytes_that_are_added(wire: str) -> None:
+    """X1: the messages of one request begin with those of the request before, byte for byte, cache markers aside."""
+    script: list[Any] = [[("look_up", {"order": n}), ("look_up", {"order": -n})] for n in range(8)]
+    played = play([*script, "Done."], wire, [look_up])
+    bodies = [sent_of(request.body) for request in played.provider.requests]
+    for earlier, later in pairwise(bodies):
+        assert later[: len(earlier)] == earlier
+    tools = {json.dumps(json.loads(request.body)["tools"]) for request in played.provider.requests}
+    assert len(tools) == 1
+
+
+@on_every_wire
+def test_a_read_begins_as_soon_as_its_own_block_is_complete(wire: str) -> None:
+    """C8: it runs beside the model, which goes on writing."""
+    began: list[float] = []
+
+    @rm.tool(effect="read")
+    async def look(at: str) -> str:
+        """Look."""
+        began.append(asyncio.get_running_loop().time())
+        return f"saw {at}"
+
+    script = [Step([("look", {"at": "it"}), ("look", {"at": "him"})], between=5.0), "Seen."]
+    played = play(script, wire, [look])
+    assert said(played.outcome) == ["saw it", "saw him"]
+    first, second = began
+    assert second - first == pytest.approx(5.0)
+    assert played.provider.requests[1].at - first >= 10.0
+
+
+@on_every_wire
+def test_a_confirm_waits_for_its_approval_and_is_resumed_over_the_wire(wire: str) -> None:
+    """E6: while the run waits nobody is asked; then the body runs once and the model sees its result."""
+    paid: list[int] = []
+
+    @rm.tool(effect="confirm", resource=())
+    async def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    @pay.summary
+    def _(amount: int) -> str:
+        return f"Pay {amount}?"
+
+    transport = MemoryTransport(
+        ScriptedProvider([[("look_up", {"order": 7}), ("pay", {"amount": 12})], "Paid."], wire)
+    )
+
+    async def main() -> None:
+        desk = remit_of(transport.model(), [pay, look_up], runtime=runtime())
+        outcome = await desk.run("Pay for order 7.")
+        assert outcome.reason is Reason.WAITING
+        assert len(transport.provider.requests) == 1
+        (pending,) = outcome.pending
+        await desk.decide(approve=True, by="dana", id=pending.id)
+        outcome = await desk.resume(outcome.run_id)
+        assert outcome.reason is Reason.COMPLETED
+        assert said(outcome) == ["order 7 is packed", "paid 12"]
+        check(outcome, transport.provider)
+
+    run_virtual(main)
+    assert paid == [12]
+    assert len(transport.provider.requests) == 2
+
+
+@on_every_wire
+def test_a_child_asks_over_the_same_wire(wire: str) -> None:
+    """L3: parent and child are two conversations; each is judged on its own, and what they use is summed."""
+
+    def say(transcript: Any, request: Any) -> Any:
+        if "helper" in request.instructions:
+            return "It is packed." if results(transcript) else ("look_up", {"order": 7})
+        return "So it is packed." if results(transcript) else ("help", {"task": "Order 7?"})
+
+    transport = MemoryTransport(ScriptedProvider(say, wire))
+    model = transport.model()
+    helper = remit_of(
+        model, [look_up], name="helper", instructions="You are a helper.", runtime=runtime()
+    )
+    desk = remit_of(model, [helper.as_tool("help", "Helps.", limits=LIMITS)], runtime=runtime())
+
+    async def main() -> None:
+        outcome = await desk.run("Where is order 7?")
+        assert outcome.reason is Reason.COMPLETED
+        assert said(outcome) == ["It is packed."]
+        check(outcome, transport.provider)
+
+    run_virtual(main)
+    assert len(transport.provider.requests) == 4
+
+
+@on_every_wire
+@pytest.mark.parametrize("blocks", [0, 1, 2])
+def test_a_cancel_in_the_middle_of_a_stream_keeps_what_was_complete(wire: str, blocks: int) -> None:
+    """K1: the connection is given up, the transcript closed, and no further request is made."""
+    entered: list[int] = []
+
+    @rm.tool(effect="idempotent", resource=())
+    async def act(number: int) -> str:
+        """Act."""
+        entered.append(number)
+        return "acted"
+
+    script = [Step(["Well.", ("act", {"number": 1})], delay=1.0, between=2.0), "Never."]
+    transport = MemoryTransport(ScriptedProvider(script, wire))
+
+    async def main() -> None:
+        desk = remit_of(transport.model(), [act], runtime=runtime())
+        async with desk.stream("Go.") as live:
+            await asyncio.sleep(0.5 + blocks * 2.0)
+            assert transport.open == 1
+            outcome = await live.cancel()
+        assert transport.open == 0
+        assert outcome.reason is Reason.CANCELLED
+        check(outcome, transport.provider)
+        assert entered == []
+
+    run_virtual(main)
+    assert len(transport.provider.requests) == 1
+
+
+@on_every_wire
+def test_a_cancel_over_a_socket_hangs_up(wire: str) -> None:
+    """K1: the provider sees that nobody listens any more."""
+
+    async def main(server: Any) -> None:
+        desk = remit_of(server.model(), [look_up])
+        async with desk.stream("Go.") as live:
+            async for event in live:
+                if event.kind == "text":
+                    break
+            outcome = await live.cancel()
+        assert outcome.reason is Reason.CANCELLED
+        while not server.left:  # noqa: ASYNC110 - the server counts; it tells nobody
+            await asyncio.sleep(0.001)
+        check(outcome, server.provider)
+
+    over_a_socket([Step(["Well, well, well.", "And so on."], between=600.0)], wire, main)
+
+
+@on_every_wire
+@both_ways
+def test_a_run_over_a_socket_is_the_run_in_memory(wire: str, streams: bool) -> None:
+    """T1: the same script over a real socket, with several connections, gives the same conversation."""
+    script: list[Any] = [
+        ["See.", *[("look_up", {"order": n}) for n in range(12)]],
+        ("look_up", {"order": 99}),
+        "Done.",
+    ]
+
+    async def main(server: Any) -> Any:
+        outcome = await remit_of(server.model(streams=streams), [look_up]).run("Where is order 7?")
+        check(outcome, server.provider)
+        return outcome
+
+    over = over_a_socket(script, wire, main)
+    assert over.reason is Reason.COMPLETED
+    played = play(script, wire, [look_up], model={"streams": streams})
+    assert plain(over) == plain(played.outcome)
+    assert over.spend.own.usage == played.outcome.spend.own.usage
+
+
+def plain(outcome: rm.Outcome[Any]) -> list[Any]:
+    """A conversation without what differs from run to run: the keys of calls."""
+    return [
+        (
+            message.role,
+            message.text,
+            message.tool_uses,
+            [text_of(each) for each in message.tool_results],
+        )
+        for message in outcome.transcript
+    ]
+
+
+@on_every_wire
+def test_many_runs_at_once_share_the_connections_of_one_model(wire: str) -> None:
+    """C5: twenty runs side by side; none hears what another was told."""
+
+    def say(transcript: Any, _request: Any) -> Any:
+        number = int(transcript[0].text)
+        return f"so {number}" if results(transcript) else ("look_up", {"order": number})
+
+    async def main(server: Any) -> None:
+        desk = remit_of(server.model(), [look_up])
+        async with desk:
+            outcomes = await asyncio.gather(*(desk.run(str(n)) for n in range(20)))
+        for number, outcome in enumerate(outcomes):
+            assert outcome.text == f"so {number}"
+            assert said(outcome) == [f"order {number} is packed"]
+            check(outcome, server.provider)
+        assert server.connections <= 20
+
+    over_a_socket(say, wire, main)
+
+
+# Ids
+
+
+@on_every_wire
+@pytest.mark.parametrize(
+    "given",
+    [None, "", "same", "übel:1.2", "x" * 200],
+    ids=["none", "empty", "constant", "illegal", "long"],
+)
+def test_results_meet_their_calls_whatever_ids_the_provider_gives(
+    wire: str, given: str | None
+) -> None:
+    """case 08: two calls to one function without an id of their own; the slow one is asked first."""
+    if wire == "anthropic" and given is None:
+        pytest.skip("a tool_use without an id is no tool_use there: see the codec's own tests")
+
+    @rm.tool(effect="idempotent", resource=())
+    async def temperature(city: str) -> str:
+        """Measure."""
+        await asyncio.sleep(2.0 if city == "Oslo" else 1.0)
+        return {"Oslo": "3", "Cairo": "31"}[city]
+
+    script = [[("temperature", {"city": "Oslo"}), ("temperature", {"city": "Cairo"})], "Known."]
+    played = play(script, wire, [temperature], provider={"ids": lambda reply, call: given})
+    assert played.outcome.reason is Reason.COMPLETED
+    uses = [use for message in played.outcome.transcript for use in message.tool_uses]
+    found = {result.tool_use_id: text_of(result) for result in results(played.outcome)}
+    assert [found[use.id] for use in uses] == ["3", "31"]
+
+
+@on_every_wire
+def test_ids_that_begin_again_in_every_reply_are_told_apart(wire: str) -> None:
+    """case 09, T3: three turns with one call of id `c0` each; what was sent stays as it was."""
+    script: list[Any] = [("look_up", {"order": n}) for n in range(3)]
+    played = play(
+        [*script, "Done."], wire, [look_up], provider={"ids": lambda reply, call: f"c{call}"}
+    )
+    assert said(played.outcome) == [f"order {n} is packed" for n in range(3)]
+    bodies = [sent_of(request.body) for request in played.provider.requests]
+    for earlier, later in pairwise(bodies):
+        assert later[: len(earlier)] == earlier
+
+
+# What is the provider's own
+
+
+OWN = {
+    "anthropic": Opaque(
+        "anthropic", b'{"type":"thinking","thinking":"Hm.","signature":"c2lnbmVk"}'
+    ),
+    "openai": Opaque(
+        "openai",
+        b'{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gAAAAABqsecretthoughts"}',
+    ),
+    "openai-chat": Opaque("openai-chat", b'{"reasoning_content":"Hm."}'),
+}
+
+
+@on_every_wire
+@both_ways
+def test_thoughts_go_back_unchanged_in_their_place(wire: str, streams: bool) -> None:
+    """T7: what the provider sealed is sent back as it came; its judge compares it byte for byte."""
+    turn = Message("assistant", (OWN[wire], ToolUse("call_1", "look_up", '{"order": 7}')))
+    played = play([turn, "Done."], wire, [look_up], model={"streams": streams})
+    assert played.outcome.reason is Reason.COMPLETED
+    sent = played.provider.requests[1].body
+    if wire == "anthropic":
+        assert b'"c2lnbmVk"' in sent
+    if wire == "openai":
+        assert b"gAAAAABqsecretthoughts" in sent
+
+
+@pytest.mark.parametrize("pauses", [1, 3])
+def test_a_paused_turn_is_sent_back_as_it_is_until_it_goes_on(pauses: int) -> None:
+    """case 79: no user turn stands behind it, and every pause is a step."""
+    script: list[Any] = [Step("Searching.", stop_reason=StopReason.PAUSE)] * pauses
+    played = play([*script, "Found."], "anthropic")
+    assert played.outcome.reason is Reason.COMPLETED
+    assert played.outcome.text == "Found."
+    for request in played.provider.requests[1:]:
+        assert messages_of(request.body)[-1]["role"] == "assistant"
+
+
+def test_a_turn_that_pauses_for_ever_meets_the_step_limit() -> None:
+    """case 79: bounded by the steps, and named so."""
+    script = lambda transcript, request: Step("Searching.", stop_reason=StopReason.PAUSE)  # noqa: E731 - a script
+    limits = rm.Limits(steps=5, tokens=1_000_000, seconds=600)
+    played = play(script, "anthropic", limits=limits, hand_back=False)
+    assert played.outcome.reason is Reason.STEP_BUDGET
+    assert len(played.provider.requests) == 5
+
+
+# The server's memory
+
+
+def test_names_and_arguments_of_another_alphabet_arrive_intact() -> None:
+    """case 22: what a wire cannot spell is spelt otherwise there, and only there."""
+
+    async def measure(größe: int, ключ: str) -> str:  # noqa: PLC2401 - what is tested
+        """Measure."""
+        return f"{größe} of {ключ}"
+
+    tool: Tool[..., Any] = rm.tool(effect="read")(measure)
+    for wire in WIRES:
+        seen: list[str] = []
+
+        def say(transcript: Any, request: Any, seen: list[str] = seen) -> Any:
+            if results(transcript):
+                return "Measured."
+            (spec,) = [spec for spec in request.tools if "measure" in spec.name.lower()]
+            names = list(spec.parameters["properties"])
+            seen.extend(names)
+            return (spec.name, dict(zip(names, (3, "x"), strict=True)))
+
+        played = play(say, wire, [tool])
+        assert said(played.outcome) == ["3 of x"], wire
+        assert all(name.isascii() for name in seen)
+
+
+@on_every_wire
+def test_usage_of_every_attempt_is_counted_once(wire: str) -> None:
+    """J4, case 95: what the provider reports is what the run says that it used, in disjoint parts."""
+    usage = rm.Usage(input=3, cache_read=2_560, output=7)
+    played = play(
+        [Step(("look_up", {"order": 7}), usage=usage), Step("Done.", usage=usage)], wire, [look_up]
+    )
+    assert played.outcome.spend.own.usage == usage + usage
+
+
+# The contract of a model
+
+
+def _conformant(wire: str, *, streams: bool) -> type[ModelConformance]:
+    class Conformant(ModelConformance):
+        def make_model(self) -> Any:
+            step = Step(["Let me see.", ("get_order_status", {"order_id": "1042"})], between=0.1)
+            provider = ScriptedProvider(lambda transcript, request: step, wire)
+            return MemoryTransport(provider).model(streams=streams)
+
+        def run(self, main: Any) -> Any:
+            return run_virtual(main)
+
+    return Conformant
+
+
+class TestAnthropic(_conformant("anthropic", streams=True)):  # pyright: ignore[reportUntypedBaseClass] - made by a function
+    """The stream of Anthropic's wire keeps the contract."""
+
+
+class TestResponses(_conformant("openai", streams=True)):  # pyright: ignore[reportUntypedBaseClass] - made by a function
+    """The stream of OpenAI's wire keeps the contract."""
+
+
+class TestChat(_conformant("openai-chat", streams=True)):  # pyright: ignore[reportUntypedBaseClass] - made by a function
+    """The stream of the wire of many servers keeps the contract."""
+
+
+class TestWhole(_conformant("anthropic", streams=False)):  # pyright: ignore[reportUntypedBaseClass] - made by a function
+    """A reply that comes whole keeps the contract."""
