@@ -47,7 +47,7 @@ class MemoryTransport:
             f"{wire}:{name}",
             codec(wire),
             self,
-            base_url="http://provider.test",
+            base_url=f"http://provider.test{self.provider.base_path}",
             model=name,
             key=key,
             profile=profile,

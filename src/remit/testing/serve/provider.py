@@ -130,6 +130,11 @@ class ScriptedProvider:
         self.refusals: list[str] = []
         """Why bodies were refused; empty as long as the client keeps to the protocol."""
 
+    @property
+    def base_path(self) -> str:
+        """What base URLs of this provider end in, as people write them."""
+        return "" if self.wire.name == "anthropic" else "/v1"
+
     def forget(self) -> None:
         """Lose every stored response, as a server does after its time."""
         self._stored.clear()

@@ -83,7 +83,7 @@ class Server:
     @property
     def base_url(self) -> str:
         """As the model's endpoint wants it."""
-        return self._url if self.provider.wire.name == "anthropic" else f"{self._url}/v1"
+        return self._url + self.provider.base_path
 
     @property
     def requests(self) -> Sequence[Received]:
