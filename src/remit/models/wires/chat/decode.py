@@ -302,7 +302,7 @@ class ChatDecoder:
             )
         if stop in {StopReason.LENGTH, StopReason.FILTER}:
             return stop
-        if message.tool_uses:
+        if message.tool_uses and stop is not StopReason.UNKNOWN:
             return StopReason.TOOL_USE
         if stop is StopReason.TOOL_USE:
             raise ModelProtocolError(
