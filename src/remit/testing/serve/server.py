@@ -28,6 +28,7 @@ __all__ = ["Server", "serve"]
 _HOST: Final = "127.0.0.1"
 _MOST_HEAD_BYTES: Final = 64_000
 _MOST_BODY_BYTES: Final = 64_000_000
+_NO_REQUEST: Final = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _IDLE_SECONDS: Final = 60.0
 """A connection that sends no request for so long is closed."""
 
@@ -194,6 +195,8 @@ class _Connection(asyncio.Protocol):
                     limit.reschedule(asyncio.get_running_loop().time() + _IDLE_SECONDS)
                     request = await self._request()
                     if request is None:
+                        if self._buffer:
+                            transport.write(_NO_REQUEST)
                         return
                     limit.reschedule(None)
                     if not await self._send(transport, self._server.provider.answer(request)):
@@ -239,7 +242,8 @@ class _Connection(asyncio.Protocol):
     async def _until(self, end: bytes) -> bytes | None:
         """What comes before `end`, which is taken too."""
         while (place := self._buffer.find(end)) < 0:
-            if len(self._buffer) > _MOST_HEAD_BYTES or not await self._more():
+            junk = self._buffer[:1] and not self._buffer[:1].isalnum()  # TLS, for one
+            if junk or len(self._buffer) > _MOST_HEAD_BYTES or not await self._more():
                 return None
         found = bytes(self._buffer[:place])
         del self._buffer[: place + len(end)]
