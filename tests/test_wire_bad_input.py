@@ -77,7 +77,7 @@ def hurried(main: Callable[[], Awaitable[T]], *, speed: float = SPEED) -> T:
         return runner.run(bounded())
 
 
-def asked(model: rm.Model | str, tools: Any = ()) -> Outcome[Any]:
+def asked(model: rm.Model, tools: Any = ()) -> Outcome[Any]:
     """A run that fails; its transcript is whole whatever came."""
     outcome = hurried(lambda: remit_of(model, tools).run("Where is order 7?"))
     assert is_sendable(outcome.transcript)

@@ -326,7 +326,7 @@ def test_a_stop_sequence_ends_the_turn_and_the_window_does_not(wire: str) -> Non
     "how",
     [
         Dripped,
-        lambda says: Dripped(says, bytes=7, seconds=0.5),
+        lambda says: Dripped(says, bytes=7, seconds=0.01),
         lambda says: Mislabelled(says, "text/plain"),
         lambda says: Mislabelled(says, "application/octet-stream"),
         Whole,

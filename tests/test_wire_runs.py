@@ -14,12 +14,13 @@ import pytest
 
 import remit as rm
 from loop_rig import LIMITS, results, runtime, said, text_of
-from remit import Reason, Tool
+from remit import Reason
 from remit.messages import Message, Opaque, StopReason, ToolUse
+from remit.models.wires.responses import ResponsesCodec
 from remit.testing import ModelConformance, Step, run_virtual
-from remit.testing.serve import MemoryTransport, ScriptedProvider
+from remit.testing.serve import Cut, MemoryTransport, Received, ScriptedProvider
+from remit.testing.serve.written import Frame, Written
 from wire_rig import (
-    WIRES,
     both_ways,
     check,
     look_up,
@@ -273,8 +274,6 @@ def test_results_meet_their_calls_whatever_ids_the_provider_gives(
     wire: str, given: str | None
 ) -> None:
     """case 08: two calls to one function without an id of their own; the slow one is asked first."""
-    if wire == "anthropic" and given is None:
-        pytest.skip("a tool_use without an id is no tool_use there: see the codec's own tests")
 
     @rm.tool(effect="idempotent", resource=())
     async def temperature(city: str) -> str:
@@ -355,28 +354,89 @@ def test_a_turn_that_pauses_for_ever_meets_the_step_limit() -> None:
 # The server's memory
 
 
-def test_names_and_arguments_of_another_alphabet_arrive_intact() -> None:
-    """case 22: what a wire cannot spell is spelt otherwise there, and only there."""
+class Picky(ScriptedProvider):
+    """A server that refuses any item with an id, or any of the model's items without one."""
 
-    async def measure(größe: int, ключ: str) -> str:  # noqa: PLC2401 - what is tested
-        """Measure."""
-        return f"{größe} of {ключ}"
+    def __init__(self, script: Any, *, wants_ids: bool) -> None:
+        super().__init__(script, "openai")
+        self._wants_ids = wants_ids
+        self.refused = 0
 
-    tool: Tool[..., Any] = rm.tool(effect="read")(measure)
-    for wire in WIRES:
-        seen: list[str] = []
+    def answer(self, request: Received) -> Written:
+        for item in request.json["input"]:
+            own = item.get("type") in {"function_call", "reasoning"}
+            if own and ("id" in item) is not self._wants_ids:
+                self.refused += 1
+                text = (
+                    "Missing required parameter: 'input[1].id'."
+                    if self._wants_ids
+                    else f"Item with id '{item['id']}' not found. Items are not persisted when `store` is set to"
+                    " false. Try again with `store` set to true, or remove this item from your input."
+                )
+                status, body = self.wire.refused("bad_request", text)
+                if self._wants_ids:
+                    body["error"] |= {"code": "missing_required_parameter", "param": "input[1].id"}
+                return Written(status, frames=(Frame(json.dumps(body).encode()),))
+        return super().answer(request)
 
-        def say(transcript: Any, request: Any, seen: list[str] = seen) -> Any:
-            if results(transcript):
-                return "Measured."
-            (spec,) = [spec for spec in request.tools if "measure" in spec.name.lower()]
-            names = list(spec.parameters["properties"])
-            seen.extend(names)
-            return (spec.name, dict(zip(names, (3, "x"), strict=True)))
 
-        played = play(say, wire, [tool])
-        assert said(played.outcome) == ["3 of x"], wire
-        assert all(name.isascii() for name in seen)
+@pytest.mark.parametrize("wants_ids", [True, False], ids=["wants ids", "knows no ids"])
+def test_a_loop_passes_where_ids_are_demanded_and_where_they_are_refused(wants_ids: bool) -> None:
+    """case 59: three steps against either; what was refused is sent again in another form, and that is remembered."""
+    script: list[Any] = []
+    for n in range(3):
+        thought = b'{"type":"reasoning","id":"rs_%d","summary":[],"encrypted_content":"gAAAAAB%d"}'
+        script.append([Opaque("openai", thought % (n, n)), ("look_up", {"order": n})])
+    provider = Picky([*script, "Done."], wants_ids=wants_ids)
+    transport = MemoryTransport(provider)
+
+    async def main() -> rm.Outcome[Any]:
+        return await remit_of(transport.model(), [look_up], runtime=runtime()).run("Go.")
+
+    outcome = run_virtual(main)
+    assert outcome.reason is Reason.COMPLETED, outcome.error
+    check(outcome, provider)
+    assert provider.refused <= 2
+
+
+@both_ways
+def test_with_state_on_the_server_only_what_is_new_is_sent(streams: bool) -> None:
+    """case 61: three steps with two calls each; no item is sent twice, a broken attempt sends the same again."""
+    turns: list[Any] = [[("look_up", {"order": n}), ("look_up", {"order": -n})] for n in (1, 2, 3)]
+    script = [turns[0], Cut(turns[1]), turns[1], turns[2], "Done."]
+    provider = ScriptedProvider(script, "openai")
+    model = MemoryTransport(provider).model(speaks=ResponsesCodec(state="server"), streams=streams)
+
+    async def main() -> rm.Outcome[Any]:
+        return await remit_of(model, [look_up], runtime=runtime()).run("Go.")
+
+    outcome = run_virtual(main)
+    assert outcome.reason is Reason.COMPLETED, outcome.error
+    check(outcome, provider)
+    assert [len(messages_of(request.body)) for request in provider.requests] == [1, 2, 2, 2, 2]
+    assert provider.requests[1].body == provider.requests[2].body
+
+
+def test_a_server_that_has_forgotten_is_told_everything_once() -> None:
+    """case 59: the whole conversation goes out, and after it again only what is new."""
+    turns: list[Any] = [("look_up", {"order": n}) for n in range(4)]
+
+    class Forgetful(ScriptedProvider):
+        def answer(self, request: Received) -> Written:
+            if len(self.requests) == 2:
+                self.forget()
+            return super().answer(request)
+
+    provider = Forgetful([*turns, "Done."], "openai")
+    model = MemoryTransport(provider).model(speaks=ResponsesCodec(state="server"))
+
+    async def main() -> rm.Outcome[Any]:
+        return await remit_of(model, [look_up], runtime=runtime()).run("Go.")
+
+    outcome = run_virtual(main)
+    assert outcome.reason is Reason.COMPLETED, outcome.error
+    check(outcome, provider)
+    assert [len(messages_of(request.body)) for request in provider.requests] == [1, 1, 1, 5, 1, 1]
 
 
 @on_every_wire
@@ -405,17 +465,17 @@ def _conformant(wire: str, *, streams: bool) -> type[ModelConformance]:
     return Conformant
 
 
-class TestAnthropic(_conformant("anthropic", streams=True)):  # pyright: ignore[reportUntypedBaseClass] - made by a function
+class TestAnthropic(_conformant("anthropic", streams=True)):
     """The stream of Anthropic's wire keeps the contract."""
 
 
-class TestResponses(_conformant("openai", streams=True)):  # pyright: ignore[reportUntypedBaseClass] - made by a function
+class TestResponses(_conformant("openai", streams=True)):
     """The stream of OpenAI's wire keeps the contract."""
 
 
-class TestChat(_conformant("openai-chat", streams=True)):  # pyright: ignore[reportUntypedBaseClass] - made by a function
+class TestChat(_conformant("openai-chat", streams=True)):
     """The stream of the wire of many servers keeps the contract."""
 
 
-class TestWhole(_conformant("anthropic", streams=False)):  # pyright: ignore[reportUntypedBaseClass] - made by a function
+class TestWhole(_conformant("anthropic", streams=False)):
     """A reply that comes whole keeps the contract."""

@@ -18,6 +18,7 @@ from remit.models.base import Model, ModelProfile
 from remit.models.endpoint import IDLE_SECONDS, Endpoint
 from remit.models.transport import HttpRequest
 from remit.models.wires import codec
+from remit.models.wires.codec import Codec
 from remit.testing.serve.provider import TEST_KEY, ScriptedProvider, received
 from remit.testing.serve.written import Written
 
@@ -40,12 +41,13 @@ class MemoryTransport:
         streams: bool = True,
         idle_seconds: float = IDLE_SECONDS,
         profile: ModelProfile | None = None,
+        speaks: Codec | None = None,
     ) -> Model:
-        """A model that asks the provider, under that name."""
+        """A model that asks the provider, under that name; `speaks` where the wire's own codec is not meant."""
         wire = self.provider.wire.name
         return Endpoint(
             f"{wire}:{name}",
-            codec(wire),
+            speaks or codec(wire),
             self,
             base_url=f"http://provider.test{self.provider.base_path}",
             model=name,

@@ -189,8 +189,14 @@ class ScriptedProvider:
         if before is None or self.wire.name != "openai":
             return body
         if before not in self._stored:
-            raise self._no("bad_request", f"Previous response with id '{before}' not found.")
+            raise self._forgotten(str(before))
         return {**body, "input": [*self._stored[before], *_items(body)]}
+
+    def _forgotten(self, response: str) -> _NotPlayed:
+        text = f"Previous response with id '{response}' not found."
+        status, body = self.wire.refused("bad_request", text)
+        body["error"] |= {"code": "previous_response_not_found", "param": "previous_response_id"}
+        return _NotPlayed(Written(status, frames=(Frame(json_bytes(body)),)))
 
     # What is said
 

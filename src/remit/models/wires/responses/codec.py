@@ -32,8 +32,8 @@ class ResponsesCodec:
     """Which ids of items go out (case 59): those that the server gave; `none` for a server that looks them up
     and has kept nothing; `all` for one that wants an id on every item. A server that refuses the one is asked
     once more in the other way, so this only spares it that."""
-    key_variable: str | None = None
-    """The environment variable that holds the key, for what people are told when it is refused."""
+    key_variable: str | None = "OPENAI_API_KEY"
+    """The environment variable that holds the key, for what people are told when it is refused; None: there is none."""
 
     def __post_init__(self) -> None:
         """Errors: `ConfigurationError` for another word."""
