@@ -48,6 +48,7 @@ bench: $(VENV)/.runtime ## timings: to be compared, not to be passed
 	$(RUN) benchmarks/loop.py $(ARGS)
 	$(RUN) benchmarks/render.py
 	$(RUN) benchmarks/cli.py
+	$(RUN) benchmarks/wire.py
 
 completions: $(VENV)/.dev ## write the completion scripts anew, from the command line as it is
 	$(RUN) scripts/completions.py

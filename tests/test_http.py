@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import trustme
 
+import remit
 from endpoint_rig import HELLO, PlainCodec, request
 from remit import (
     ConfigurationError,
@@ -304,6 +305,13 @@ class ThreadedServer:
         self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join(SECONDS)
         self._loop.close()
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the keys of whoever runs the tests."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "VLLM_API_KEY", "VLLM_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(name="threaded")
@@ -708,3 +716,95 @@ def test_no_error_holds_the_error_of_the_client_in_which_the_key_is() -> None:
     failure = fail(handler, key="sk-very-secret")
     assert failure.__cause__ is None
     assert failure.__context__ is None
+
+
+# By name
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "path", "header"),
+    [
+        ("anthropic:m", "", "/v1/messages", "x-api-key: sk-1"),
+        ("anthropic:m", "/v1/", "/v1/messages", "x-api-key: sk-1"),
+        ("openai:m", "/v1", "/v1/responses", "authorization: Bearer sk-1"),
+        ("openai-chat:m", "/v1", "/v1/chat/completions", "authorization: Bearer sk-1"),
+        ("ollama:m:7b", "/v1", "/v1/chat/completions", "authorization: Bearer sk-1"),
+        ("azure:my dep", "", "/openai/v1/chat/completions", "api-key: sk-1"),
+        ("azure:m", "/openai/v1", "/openai/v1/chat/completions", "api-key: sk-1"),
+    ],
+)
+def test_a_name_and_a_base_url_lead_to_a_request(
+    name: str, base: str, path: str, header: str
+) -> None:
+    async def main() -> tuple[ModelError, Exchange]:
+        async with Server().serving(says(b"no", "400 Bad Request")) as server:
+            connection = Connection(proxy="")
+            url = f"{server.url}{base}"
+            model = remit.model(name, base_url=url, api_key="sk-1", connection=connection)
+            with pytest.raises(ModelError) as caught:
+                async for _ in model.stream(request()):
+                    pass
+            return caught.value, server.seen[0]
+
+    failure, seen = asyncio.run(main())
+    assert isinstance(failure, ModelRejected)
+    assert seen.line == f"POST {path} HTTP/1.1"
+    key, _, value = header.partition(": ")
+    assert seen.headers[key] == value
+    assert {"authorization", "x-api-key", "api-key"} & seen.headers.keys() == {key}
+
+
+def test_versions_of_an_api_stand_where_the_provider_reads_them() -> None:
+    async def main(name: str, version: str) -> Exchange:
+        async with Server().serving(says(b"no", "400 Bad Request")) as server:
+            connection = Connection(proxy="", api_version=version)
+            model = remit.model(name, base_url=server.url, api_key="sk-1", connection=connection)
+            with pytest.raises(ModelError):
+                async for _ in model.stream(request()):
+                    pass
+            return server.seen[0]
+
+    anthropic = asyncio.run(main("anthropic:m", "2026-10-21"))
+    assert anthropic.headers["anthropic-version"] == "2026-10-21"
+    assert anthropic.headers["authorization"] == "Bearer sk-1"
+    azure = asyncio.run(main("azure:my dep", "2024-10-21"))
+    path = "/openai/deployments/my%20dep/chat/completions?api-version=2024-10-21"
+    assert azure.line == f"POST {path} HTTP/1.1"
+    with pytest.raises(ConfigurationError, match="api_version"):
+        remit.model("groq:m", api_key="k", connection=Connection(api_version="1"))
+
+
+def test_keys_and_places_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> Exchange:
+        async with Server().serving(says(b"no", "400 Bad Request")) as server:
+            monkeypatch.setenv("OPENAI_API_KEY", " sk-env\n")
+            monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+            monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+            model = remit.model("openai:m")
+            with pytest.raises(ModelError):
+                async for _ in model.stream(request()):
+                    pass
+            return server.seen[0]
+
+    assert asyncio.run(main()).headers["authorization"] == "Bearer sk-env"
+
+
+def test_an_empty_key_is_a_server_that_wants_none() -> None:
+    assert remit.model("openai-chat:m", base_url="https://h.example/v1", api_key="")
+    assert remit.model("openai-chat:m", base_url="http://gpu-box:8000/v1")
+    assert remit.model("vllm:m")
+    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
+        remit.model("openai-chat:m", base_url="https://h.example/v1")
+
+
+def test_a_line_end_in_a_header_is_not_sent() -> None:
+    async def main() -> None:
+        async with Server().serving(hello) as server:
+            bad = {"x-one": "1\r\nx-two: 2"}
+            with pytest.raises(ModelRejected, match="line end"):
+                async with AiohttpTransport(Connection(proxy="")).send(
+                    HttpRequest("POST", server.url, bad, b"")
+                ):
+                    pass
+
+    asyncio.run(main())

@@ -1,8 +1,13 @@
-"""The transport: requests over aiohttp, one session for each event loop that asks.
+"""The transport: requests over aiohttp, one pool of connections for each event loop that asks.
 
 It knows nothing of models. It follows no redirect, keeps no cookie and sends nothing twice: what is worth
 another try is for the loop to say, so every failure becomes a typed error that says whether anything was sent
-and what people can do. A body goes to the socket as it stands.
+and what people can do (`http_faults.py`).
+
+Of aiohttp it takes what is hard - connections, TLS, proxies, the pool, the parser - and leaves out its session: a
+request of a session builds objects for cookies, redirects and tracing, and writes a body in a task of its own
+after a copy of it. That is a third of what a request costs here (measured 2026-11, aiohttp 3.14). Here head
+and body go to the socket in one call, and a large body as it stands.
 
 Loaded when a model is first named, never by `import remit`: aiohttp is slow to import.
 """
@@ -14,15 +19,13 @@ import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 from weakref import WeakKeyDictionary
 
 import aiohttp
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.payload import Payload
-from multidict import CIMultiDict
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from remit.errors import ConfigurationError
@@ -38,54 +41,50 @@ _DRAIN_BYTES: Final = 1_000_000
 _KEPT_SECONDS: Final = 30.0
 """How long an unused connection is kept: providers close theirs after about a minute, and a request on one that
 is just being closed would be lost."""
-_SMALL_BODY: Final = 16_384
-"""Bytes up to which a body is joined to its head: one packet is worth a copy of so little."""
-_SLICE: Final = 262_144
-"""Bytes of a larger body that are handed to the socket at a time."""
+_SMALL_BODY: Final = 131_072
+"""Bytes up to which a body is joined to its head: to copy so little costs less than to call the system twice."""
+_MOST_LINE: Final = 65_536
+"""Bytes of a header; some proxies put a whole policy into one."""
 
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
+_FAILURES: Final = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError)
+"""What aiohttp raises; a timeout of a connection is an OSError."""
 
 
-@dataclass(slots=True)
-class _Open:
-    """The session of one event loop."""
+class _Route:
+    """The way to one URL, on one event loop."""
 
-    session: aiohttp.ClientSession
-    users: int = 0
+    __slots__ = ("head", "wanted")
 
-
-class _Sessions:
-    """One session for each event loop, for as long as somebody there uses it."""
-
-    def __init__(self, tls: ssl.SSLContext | bool) -> None:
-        self._tls = tls
-        self._open: WeakKeyDictionary[asyncio.AbstractEventLoop, _Open] = WeakKeyDictionary()
-
-    def enter(self, loop: asyncio.AbstractEventLoop) -> _Open:
-        entry = self._open.get(loop)
-        if entry is None:
-            entry = self._open[loop] = _Open(self._session())
-        entry.users += 1
-        return entry
-
-    async def leave(self, loop: asyncio.AbstractEventLoop, entry: _Open) -> None:
-        entry.users -= 1
-        if entry.users == 0:
-            del self._open[loop]  # whoever comes while this one closes opens another
-            await entry.session.close()
-
-    def _session(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0,  # how many requests there are is for the runs to say
-                ssl=self._tls,
-                keepalive_timeout=_KEPT_SECONDS,
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=_TIMEOUT,
-            raise_for_status=False,
-            trust_env=False,  # it would look into the environment in a thread, for every request
+    def __init__(self, url: str, connection: Connection, tls: ssl.SSLContext | bool) -> None:
+        target, proxy = URL(url), connection.proxy
+        if proxy is None:
+            proxy = _environment_proxy(target)
+        self.wanted = aiohttp.ClientRequest(
+            "POST",
+            target,
+            loop=asyncio.get_running_loop(),
+            ssl=tls,
+            proxy=URL(proxy) if proxy else None,
         )
+        """Tells the pool which connection is wanted. It is never sent itself."""
+        path = str(target) if proxy and target.scheme == "http" else target.raw_path_qs
+        self.head = f" {path} HTTP/1.1\r\nhost: {target.host_port_subcomponent}\r\n"
+        """Of every request that goes this way, behind its method."""
+
+
+class _Pool:
+    """The connections of one event loop, for as long as somebody there uses them."""
+
+    __slots__ = ("connector", "routes", "users")
+
+    def __init__(self) -> None:
+        self.connector = aiohttp.TCPConnector(
+            limit=0,  # how many requests there are is for the runs to say
+            keepalive_timeout=_KEPT_SECONDS,
+        )
+        self.routes: dict[str, _Route] = {}
+        self.users = 0
 
 
 class AiohttpTransport:
@@ -94,9 +93,8 @@ class AiohttpTransport:
     def __init__(self, connection: Connection | None = None) -> None:
         """Errors: `ConfigurationError` for certificates that cannot be read."""
         self._connection = connection or Connection()
-        self._sessions = _Sessions(_tls(self._connection))
-        self._routes: dict[str, tuple[URL, URL | None]] = {}
-        """URLs that were asked for, read once, each with the proxy on its way."""
+        self._tls = _tls(self._connection)
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"AiohttpTransport({self._connection!r})"
@@ -104,72 +102,85 @@ class AiohttpTransport:
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None]:
         """Keep connections open while the block lasts. The last of an event loop to leave closes them."""
-        loop = asyncio.get_running_loop()
-        entry = self._sessions.enter(loop)
+        pool = self.enter()
         try:
             yield
         finally:
-            await self._sessions.leave(loop, entry)
+            await self.leave(pool)
 
     def send(self, request: HttpRequest) -> _Exchange:
         """Send it, and hand out the response. Errors, as the block is entered: those of `Transport`."""
-        route = self._routes.get(request.url)
-        if route is None:
-            route = self._routes[request.url] = self._route(request.url)
-        return _Exchange(self._sessions, request, *route)
+        return _Exchange(self, request)
 
-    def _route(self, url: str) -> tuple[URL, URL | None]:
-        """A URL, and the proxy on its way."""
-        target, proxy = URL(url), self._connection.proxy
-        if proxy is None:
-            proxy = _environment_proxy(target)
-        return target, URL(proxy) if proxy else None
+    def enter(self) -> _Pool:
+        """The pool of the running event loop; `leave` gives it back."""
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            pool = self._pools[loop] = _Pool()
+        pool.users += 1
+        return pool
+
+    async def leave(self, pool: _Pool) -> None:
+        pool.users -= 1
+        if pool.users == 0:
+            del self._pools[asyncio.get_running_loop()]  # who comes while it closes opens another
+            await pool.connector.close()
+
+    def route(self, pool: _Pool, url: str) -> _Route:
+        """The way to a URL. Errors: `ValueError` for what is none."""
+        route = pool.routes.get(url)
+        if route is None:
+            route = pool.routes[url] = _Route(url, self._connection, self._tls)
+        return route
 
 
 class _Exchange:
     """One request, and the response while its block lasts."""
 
-    __slots__ = ("_entry", "_loop", "_proxy", "_request", "_response", "_sessions", "_target")
+    __slots__ = ("_connection", "_content", "_pool", "_request", "_transport", "headers", "status")
 
-    def __init__(
-        self, sessions: _Sessions, request: HttpRequest, target: URL, proxy: URL | None
-    ) -> None:
-        self._sessions = sessions
+    def __init__(self, transport: AiohttpTransport, request: HttpRequest) -> None:
+        self._transport = transport
         self._request = request
-        self._target = target
-        self._proxy = proxy
-
-    @property
-    def status(self) -> int:
-        return self._response.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return _Headers(self._response.headers)
 
     async def __aenter__(self) -> Self:
         request = self._request
-        self._loop = asyncio.get_running_loop()
-        self._entry = self._sessions.enter(self._loop)
+        self._pool = pool = self._transport.enter()
+        connection: aiohttp.connector.Connection | None = None
         try:
-            self._response = await self._entry.session.request(
-                request.method,
-                self._target,
-                data=_Body(request.body) if request.body else None,
-                headers=request.headers,
-                allow_redirects=False,
-                proxy=self._proxy,
-            )
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            fault = no_answer(error, host_of(request.url))
+            route = self._transport.route(pool, request.url)
+            connection = await pool.connector.connect(route.wanted, [], _TIMEOUT)
+            protocol = connection.protocol
+            assert protocol is not None  # noqa: S101 - of a connection that was just handed out
+            _write(protocol, request, route)
+            await self._begin(protocol)
+        except _FAILURES as error:
+            fault = no_answer(error, host_of(request.url), sent=connection is not None)
         except BaseException:
-            await self._sessions.leave(self._loop, self._entry)
+            await self._give_up(connection)
             raise
         else:
+            self._connection = connection
             return self
-        await self._sessions.leave(self._loop, self._entry)
-        # Raised out here, so that it does not hold aiohttp's error, in which the headers are: the key.
+        await self._give_up(connection)
+        # Raised out here, so that it does not hold aiohttp's error, in which headers may be: the key.
         raise fault
+
+    async def _begin(self, protocol: ResponseHandler) -> None:
+        """Wait for the head of the response."""
+        while True:
+            message, content = await protocol.read()
+            if not 100 <= message.code < 200:
+                break
+        self.status = message.code
+        self.headers: Mapping[str, str] = _Headers(message.headers)
+        self._content = content
+
+    async def _give_up(self, connection: aiohttp.connector.Connection | None) -> None:
+        if connection is not None:
+            connection.close()
+        await self._transport.leave(self._pool)
 
     async def __aexit__(
         self,
@@ -177,16 +188,43 @@ class _Exchange:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        content = self._response.content
+        content, connection = self._content, self._connection
         try:
             if kind is None and not content.is_eof():
                 await _drain(content)
         finally:
-            self._response.close()  # without effect where the end has come: the connection is kept then
-            await self._sessions.leave(self._loop, self._entry)
+            if content.is_eof() and content.exception() is None:
+                connection.release()
+            else:
+                connection.close()
+            await self._transport.leave(self._pool)
 
     def chunks(self) -> _Chunks:
-        return _Chunks(self._response.content, self._request.url)
+        return _Chunks(self._content, self._request.url)
+
+
+def _write(protocol: ResponseHandler, request: HttpRequest, route: _Route) -> None:
+    """Hand a request to the socket, and have its response read. Errors: `OSError`, `ValueError`."""
+    protocol.set_response_params(
+        read_until_eof=True, max_line_size=_MOST_LINE, max_field_size=_MOST_LINE
+    )
+    headers = "".join([f"{name}: {value}\r\n" for name, value in request.headers.items()])
+    count = len(request.headers)
+    if headers.count("\n") != count or headers.count("\r") != count:
+        raise ValueError("a header holds a line end")
+    proxy = route.wanted.headers.get("Proxy-Authorization")
+    if proxy is not None:
+        headers += f"proxy-authorization: {proxy}\r\n"
+    body = request.body
+    head = f"{request.method}{route.head}{headers}content-length: {len(body)}\r\n\r\n".encode()
+    transport = protocol.transport
+    if transport is None or transport.is_closing():
+        raise ConnectionResetError("the connection was closed")
+    if len(body) <= _SMALL_BODY:
+        transport.write(head + body)
+    else:
+        transport.write(head)
+        transport.write(body)
 
 
 class _Chunks:
@@ -198,13 +236,13 @@ class _Chunks:
         self._content = content
         self._url = url
 
-    def __aiter__(self) -> _Chunks:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
         try:
             chunk = await self._content.readany()
-        except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:
+        except (*_FAILURES, RuntimeError) as error:
             fault = broken_off(error, host_of(self._url))
         else:
             if chunk:
@@ -229,41 +267,6 @@ class _Headers(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len({name.lower() for name in self._given})
-
-
-class _Body(Payload):
-    """A body that goes to the socket as it stands.
-
-    aiohttp's own joins head and body, a copy of every byte, and warns of large ones.
-    """
-
-    _autoclose = True
-    _headers = CIMultiDict({"Content-Type": "application/json"})
-
-    def __init__(self, value: bytes) -> None:
-        # Not the one of `Payload`: it builds headers of its own for every body.
-        self._value = value
-        self._size = len(value)
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        return self._value.decode(encoding, errors)
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        await self.write_with_length(writer, None)
-
-    async def write_with_length(
-        self,
-        writer: AbstractStreamWriter,
-        content_length: int | None,  # noqa: ARG002 - that of the body, always
-    ) -> None:
-        body = self._value
-        if len(body) <= _SMALL_BODY:
-            await writer.write(body)
-            return
-        writer.send_headers()
-        whole = memoryview(body)
-        for start in range(0, len(body), _SLICE):
-            await writer.write(whole[start : start + _SLICE])
 
 
 async def _drain(content: aiohttp.StreamReader) -> None:

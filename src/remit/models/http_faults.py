@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 import aiohttp
-from aiohttp.http_exceptions import ContentEncodingError
+from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
 
 from remit.errors import ModelError, ModelProtocolError, ModelRejected, ModelUnavailable
 from remit.messages import Usage
@@ -21,21 +21,21 @@ CONNECT_SECONDS: Final = 5.0
 _NOTHING_SENT: Final = Usage()
 
 
-def no_answer(error: Exception, host: str) -> ModelError:
-    """Why no answer came. `error` is aiohttp's, or one of the operating system."""
+def no_answer(error: Exception, host: str, *, sent: bool) -> ModelError:
+    """Why no answer came. `error` is aiohttp's, or one of the operating system; `sent`: there was a connection."""
     if isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.ClientProxyConnectionError):
         return _proxy_fault(error, host)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return ModelRejected(_certificate(error, host), usage=_NOTHING_SENT)
     if isinstance(error, aiohttp.ClientConnectorError):
         return _no_connection(error, host)
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
+    if isinstance(error, TimeoutError) and not sent:
         return ModelUnavailable(
             f"no connection to {host} within {CONNECT_SECONDS:g} seconds: check the base URL, the network, "
             "and whether a proxy has to be named (HTTPS_PROXY, or Connection(proxy=...))",
             usage=_NOTHING_SENT,
         )
-    if isinstance(error, aiohttp.ClientResponseError):
+    if isinstance(error, HttpProcessingError):
         return ModelProtocolError(
             f"what answers at {host} speaks no HTTP that can be read ({error.message[:200]}): "
             "check the base URL, its port and whether it begins with http:// or https://"

@@ -12,6 +12,7 @@ from typing import Final
 from remit.errors import ConfigurationError
 from remit.models.base import Model, ModelProfile, Price
 from remit.models.connection import Connection
+from remit.models.wires.codec import Codec
 
 __all__ = ["KNOWN", "model", "named"]
 
@@ -62,6 +63,7 @@ def model(
     connection: Connection | None = None,
     profile: ModelProfile | None = None,
     price: Price | None = None,
+    codec: Codec | None = None,
     streams: bool = True,
 ) -> Model:
     """The model of that name, such as `anthropic:claude-sonnet-5-5` or `ollama:llama3.3`.
@@ -69,7 +71,8 @@ def model(
     `base_url` is where its server is, if not where the prefix says; `api_key` is used instead of the one in the
     environment, and empty where none is to be sent; `headers` go with every request; `idle_seconds` is how long
     a stream may go without content; `connection` groups proxy, certificates and the version of the API;
-    `profile` and `price` take the place of what is known of the model; `streams=False` asks for replies whole.
+    `profile` and `price` take the place of what is known of the model; `codec` speaks the wire in another way than
+    the usual one, such as `AnthropicCodec(cache_ttl="1h")`; `streams=False` asks for replies whole.
     Nothing is sent here.
     Errors: `ConfigurationError` for a name that nobody knows, with those that come near, and for a key that is
     missing, with the variable that should hold it.
@@ -78,7 +81,7 @@ def model(
         raise ConfigurationError(f"a model's name is a text such as demo:support, not {name!r}")
     prefix, colon, rest = name.partition(":")
     if colon and prefix in _MADE_HERE:
-        given = (base_url, api_key, headers, idle_seconds, connection, profile, price)
+        given = (base_url, api_key, headers, idle_seconds, connection, profile, price, codec)
         if any(each is not None for each in given) or not streams:
             raise ConfigurationError(
                 f"model {name!r} is made here and reached over no network: base_url, api_key and the rest say "
@@ -98,6 +101,7 @@ def model(
             connection=connection,
             profile=profile,
             price=price,
+            codec=codec,
             streams=streams,
         )
     known = f"it knows {', '.join(KNOWN)}"

@@ -24,54 +24,52 @@ from remit.models.connection import Connection, is_local
 from remit.models.endpoint import IDLE_SECONDS, Endpoint
 from remit.models.http import AiohttpTransport
 from remit.models.profiles import profile_of
-from remit.models.wires import codec
 from remit.models.wires.codec import Codec
 from remit.models.wires.dialects import COMPATIBLE, DIALECTS, ChatDialect
 
 __all__ = ["PROVIDERS", "Provider", "connected"]
 
-_LOCAL_IDLE_SECONDS: Final = 300.0
+_OWN_IDLE_SECONDS: Final = 300.0
 """A server of one's own may have to load the model and read a long prompt before its first word."""
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """What a prefix means."""
 
-    wire: str
-    base_url: str = ""
+    base_url: str
     """Where it is, unless told; empty where it has to be told."""
     url_variable: str
     """The variable that tells where it is."""
     key_variable: str
     """The variable that holds the key."""
-    idle_seconds: float = IDLE_SECONDS
+    local: bool = False
+    """It usually runs on a machine of one's own."""
+    dialect: ChatDialect | None = None
+    """How it speaks Chat Completions; None where it speaks another wire."""
 
 
-def _chat(dialect: ChatDialect) -> Provider:
-    """A server that speaks Chat Completions."""
+def _speaking(dialect: ChatDialect) -> Provider:
     return Provider(
-        wire="openai-chat",
         base_url=dialect.base_url,
         url_variable=dialect.url_variable,
         key_variable=dialect.key_variable,
-        idle_seconds=_LOCAL_IDLE_SECONDS if dialect.local else IDLE_SECONDS,
+        local=dialect.local,
+        dialect=dialect,
     )
 
 
 PROVIDERS: Final[Mapping[str, Provider]] = {
     "anthropic": Provider(
-        wire="anthropic",
         base_url="https://api.anthropic.com",
         url_variable="ANTHROPIC_BASE_URL",
         key_variable="ANTHROPIC_API_KEY",
     ),
     "openai": Provider(
-        wire="openai",
         base_url="https://api.openai.com/v1",
         url_variable="OPENAI_BASE_URL",
         key_variable="OPENAI_API_KEY",
     ),
-    **{name: _chat(dialect) for name, dialect in DIALECTS.items() if name != COMPATIBLE},
+    **{name: _speaking(each) for name, each in DIALECTS.items() if name != COMPATIBLE},
 }
 
 
@@ -86,6 +84,7 @@ def connected(
     connection: Connection | None = None,
     profile: ModelProfile | None = None,
     price: Price | None = None,
+    codec: Codec | None = None,
     streams: bool = True,
 ) -> Endpoint:
     """The model that a provider or server calls by this name.
@@ -97,45 +96,51 @@ def connected(
         raise ConfigurationError(
             f"model {prefix}:{model!r}: name the model, such as {prefix}:MODEL"
         )
-    place = address = _place(prefix, provider, base_url)
+    place = _place(prefix, provider, base_url)
     key = _key(prefix, provider, place, api_key)
-    own, query = dict(headers or {}), ""
-    if prefix == "azure":
-        # There the version of the API stands in the URL.
-        place, query = _azure(place, model, connection.api_version)
-    elif connection.api_version is not None:
-        if prefix != "anthropic":
-            raise ConfigurationError(
-                f"Connection(api_version=...) says nothing to {prefix}: its base URL names the version"
-            )
-        own = {"anthropic-version": connection.api_version, **own}
     # What is known of a model holds where its provider is; at another address it may be another model.
-    foreign = address if address != provider.base_url else None
+    foreign = None if place.rstrip("/") == provider.base_url else place
     known = profile or profile_of(prefix, model, base_url=foreign)
+    spoken = _codec(prefix, provider, connection, elsewhere=foreign) if codec is None else codec
+    address, query = _azure(place, model, connection) if prefix == "azure" else (place, "")
+    seconds = _OWN_IDLE_SECONDS if provider.local else IDLE_SECONDS
     return Endpoint(
         f"{prefix}:{model}",
-        _codec(prefix, provider, foreign=foreign is not None),
+        spoken,
         AiohttpTransport(connection),
-        base_url=place,
+        base_url=address,
         model=model,
         key=key,
         profile=known if price is None else replace(known, price=price),
-        headers=own,
+        headers=headers,
         query=query,
-        idle_seconds=provider.idle_seconds if idle_seconds is None else idle_seconds,
+        idle_seconds=seconds if idle_seconds is None else idle_seconds,
         streams=streams,
     )
 
 
-def _codec(prefix: str, provider: Provider, *, foreign: bool) -> Codec:
-    """How it is spoken to. What is reached as `openai-chat:` at another address is a server that nobody knows."""
-    if prefix not in DIALECTS:
-        return codec(provider.wire)
-    from remit.models.wires.chat import (
-        ChatCodec,
-    )  # as `WIRES`: only wires that are used are imported
+def _codec(
+    prefix: str, provider: Provider, connection: Connection, *, elsewhere: str | None
+) -> Codec:
+    """How the wire is spoken. Errors: `ConfigurationError` for a version that says nothing there."""
+    version = connection.api_version
+    if version is not None and prefix not in {"anthropic", "azure"}:
+        raise ConfigurationError(
+            f"Connection(api_version=...) says nothing to {prefix}: there the version stands in the base URL"
+        )
+    if provider.dialect is not None:
+        from remit.models.wires.chat import ChatCodec
 
-    return ChatCodec(DIALECTS[COMPATIBLE if prefix == "openai-chat" and foreign else prefix])
+        # The prefix of OpenAI's own is also that of any server that speaks it, at another address.
+        anybodys = prefix == "openai-chat" and elsewhere is not None
+        return ChatCodec(DIALECTS[COMPATIBLE] if anybodys else provider.dialect)
+    if prefix == "openai":
+        from remit.models.wires.responses import ResponsesCodec
+
+        return ResponsesCodec(key_variable=provider.key_variable)
+    from remit.models.wires.anthropic import AnthropicCodec
+
+    return AnthropicCodec() if version is None else AnthropicCodec(version=version)
 
 
 def _place(prefix: str, provider: Provider, base_url: str | None) -> str:
@@ -182,15 +187,10 @@ def _key(prefix: str, provider: Provider, place: str, api_key: str | None) -> st
     return key or None
 
 
-def _azure(endpoint: str, model: str, version: str | None) -> tuple[str, str]:
-    """Base URL and query of a deployment: the current form, and the one with a version of the API."""
-    endpoint = endpoint.rstrip("/")
-    if version is not None:
-        root = endpoint.removesuffix("/v1").removesuffix("/openai")
-        return (
-            f"{root}/openai/deployments/{quote(model, safe='')}",
-            f"?api-version={quote(version)}",
-        )
-    if not endpoint.endswith("/v1"):
-        endpoint = f"{endpoint.removesuffix('/openai')}/openai/v1"
-    return endpoint, ""
+def _azure(endpoint: str, model: str, connection: Connection) -> tuple[str, str]:
+    """Base URL and query of a deployment: in the current form, or in that with a version of the API."""
+    root = endpoint.rstrip("/").removesuffix("/v1").removesuffix("/openai")
+    version = connection.api_version
+    if version is None:
+        return f"{root}/openai/v1", ""
+    return f"{root}/openai/deployments/{quote(model, safe='')}", f"?api-version={quote(version)}"

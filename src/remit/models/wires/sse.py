@@ -35,62 +35,74 @@ class EventReader:
 
     def __init__(self) -> None:
         self._rest = bytearray()
-        """What has come and does not end in a line end yet."""
-        self._scanned = 0
+        """What has come of a line that has not ended yet."""
         self._name = ""
         self._data: list[bytes] = []
         self._size = 0
-        self._begun = False
+        """Bytes of the data of the event that is being read."""
+        self._head: bytes | None = b""
+        """What has come while it may be a byte order mark; None once that is known."""
+        self._returned = False
+        """Whether the last byte was a carriage return: a line feed behind it ends no other line."""
 
     def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
         """The events that are complete with this chunk. Errors: `ModelProtocolError` past the limit."""
+        if self._head is not None:
+            chunk = self._begun(chunk)
+        if self._returned or b"\r" in chunk:
+            chunk = self._with_plain_ends(chunk)
         rest = self._rest
-        rest += chunk
-        if not self._begun:
-            if len(rest) < len(_BOM) and _BOM.startswith(rest):
-                return
-            self._begun = True
-            if rest.startswith(_BOM):
-                del rest[: len(_BOM)]
-        start = 0
-        while True:
-            end = self._line_end(max(start, self._scanned))
-            if end is None:
-                break
-            line = bytes(rest[start:end])
-            # "\r\n" is one end; a "\r" that comes last may be half of one, and waits.
-            start = end + (2 if rest.startswith(b"\r\n", end) else 1)
-            event = self._line(line)
-            if event is not None:
-                yield event
-        del rest[:start]
-        self._scanned = max(len(rest) - 1, 0)
-        if len(rest) + self._size > MOST_EVENT_BYTES:
-            raise ModelProtocolError(f"an event of the stream is over {MOST_EVENT_BYTES:,} bytes")
+        end = chunk.rfind(b"\n")
+        if end < 0:
+            rest += chunk
+            self._bound(len(rest))
+            return
+        lines = (bytes(rest) + chunk[:end] if rest else chunk[:end]).split(b"\n")
+        rest[:] = chunk[end + 1 :]
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._add(line[6:] if line.startswith(b" ", 5) else line[5:])
+            elif line:
+                self._field(line)
+            else:
+                name, data = self._name, self._data
+                self._name, self._data, self._size = "", [], 0
+                if data:
+                    yield ServerEvent(name, data[0] if len(data) == 1 else b"\n".join(data))
 
-    def _line_end(self, start: int) -> int | None:
-        rest = self._rest
-        newline = rest.find(b"\n", start)
-        carriage = rest.find(b"\r", start, None if newline < 0 else newline)
-        if carriage >= 0:
-            return None if carriage == len(rest) - 1 else carriage
-        return None if newline < 0 else newline
+    def _begun(self, chunk: bytes) -> bytes:
+        """The beginning of a stream, without a byte order mark; nothing while there may be one."""
+        head = (self._head or b"") + chunk
+        if len(head) < len(_BOM) and _BOM.startswith(head):
+            self._head = head
+            return b""
+        self._head = None
+        return head.removeprefix(_BOM)
 
-    def _line(self, line: bytes) -> ServerEvent | None:
-        """Take one line; an empty one ends an event."""
-        if not line:
-            name, data = self._name, self._data
-            self._name, self._data, self._size = "", [], 0
-            return ServerEvent(name, b"\n".join(data)) if data else None
+    def _with_plain_ends(self, chunk: bytes) -> bytes:
+        """Line feeds for whatever ends lines here."""
+        if self._returned and chunk:
+            chunk = chunk.removeprefix(b"\n")
+            self._returned = False
+        if b"\r" in chunk:
+            self._returned = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return chunk
+
+    def _field(self, line: bytes) -> None:
+        """Take a line that is not the usual one of data."""
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        if field == b"data":
-            self._data.append(value)
-            self._size += len(value)
-            if self._size > MOST_EVENT_BYTES:
-                raise ModelProtocolError(
-                    f"an event of the stream is over {MOST_EVENT_BYTES:,} bytes"
-                )
-        elif field == b"event":
+        if field == b"event":
             self._name = value.decode(errors="replace")
-        return None
+        elif field == b"data":
+            self._add(value)
+
+    def _add(self, data: bytes) -> None:
+        self._data.append(data)
+        self._size += len(data)
+        self._bound(self._size)
+
+    def _bound(self, size: int) -> None:
+        if size > MOST_EVENT_BYTES:
+            raise ModelProtocolError(f"an event of the stream is over {MOST_EVENT_BYTES:,} bytes")

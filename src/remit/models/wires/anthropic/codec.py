@@ -31,9 +31,6 @@ _WORDS: Final = {str(reason): word for word, reason in STOP_REASONS.items()} | {
 class AnthropicCodec:
     """Anthropic Messages, for one endpoint."""
 
-    wire: Final = "anthropic"
-    path: Final = "/v1/messages"
-
     def __init__(
         self,
         *,
@@ -53,6 +50,14 @@ class AnthropicCodec:
         self._version = version
         self._betas = tuple(betas)
         self._cache_ttl: Literal["5m", "1h"] | None = cache_ttl
+
+    @property
+    def wire(self) -> str:
+        return "anthropic"
+
+    @property
+    def path(self) -> str:
+        return "/v1/messages"
 
     def headers(self, key: str | None) -> Mapping[str, str]:
         """What every request carries: the version of the API, its betas, the key."""
