@@ -14,7 +14,7 @@ RUN := $(BIN)/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format format-check types layers mutants bench completions pins clean
+.PHONY: help demo test test-wire lint format format-check types layers mutants bench completions pins clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,9 @@ demo: $(VENV)/.runtime ## run the support desk: scripted model, real loop; MODEL
 
 test: $(VENV)/.dev $(VENV)/.node ## run the tests; ARGS="-k slots" picks some
 	$(RUN) -m pytest $(or $(ARGS),--numprocesses=auto --dist=worksteal)
+
+test-wire: $(VENV)/.dev ## recorded exchanges through the codecs; REMIT_WIRE_DIR=FOLDER for others than ../shared/wire
+	$(RUN) -m pytest tests/test_wire_recordings.py -rs $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, all rules but the excused ones
 	$(BIN)/ruff check .

@@ -632,6 +632,7 @@ _CHAT_REPLY: dict[str, Any] = {
             "finish_reason": "tool_calls",
         }
     ],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
 }
 CHAT = Talk(
     "openai-chat",

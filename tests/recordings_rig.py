@@ -19,7 +19,7 @@ from remit.testing.protocol.reading import assembled, events_of
 
 FOLDER = Path(os.environ.get("REMIT_WIRE_DIR") or Path(__file__).parents[2] / "shared" / "wire")
 
-NOT_BUILT = {"gemini": "gemini", "bedrock-converse": "bedrock-converse"}
+NOT_BUILT = frozenset({"gemini", "bedrock-converse"})
 """Wires that have no codec yet: they are skipped by these names."""
 
 
@@ -103,6 +103,25 @@ def read(path: Path) -> list[Exchange]:
 
 def files(folder: Path = FOLDER) -> list[Path]:
     return sorted(folder.glob("*/*.json"))
+
+
+def faults_of(folder: Path) -> list[str]:
+    """What is wrong with a folder of recordings: nothing in it may be passed over in silence."""
+    if not folder.is_dir():
+        return [f"{folder} is no folder"]
+    folders = sorted(each for each in folder.iterdir() if each.is_dir())
+    faults = [] if folders else [f"{folder} holds no folder of recordings"]
+    for each in folders:
+        held = sorted(each.glob("*.json"))
+        faults += [] if held else [f"{each.name} holds no recordings"]
+        for path in held:
+            try:
+                kept = read(path)
+                faults += [] if kept else [f"{each.name}/{path.name} holds no exchanges"]
+                _ = [exchange.wire for exchange in kept]
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                faults.append(f"{each.name}/{path.name} cannot be read: {error!r}")
+    return faults
 
 
 def judged(exchanges: list[Exchange]) -> Iterator[tuple[Exchange, Judge]]:

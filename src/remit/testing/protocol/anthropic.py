@@ -107,7 +107,10 @@ WORDINGS: Final = Wordings(
         "cache_order": "{where}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m'"
         " cache_control block. Note that blocks are processed in the following order: `tools`, `system`,"
         " `messages`.",
-    }
+    },
+    of_fields=names(
+        "version missing_field unknown_field type sampling max_tokens block_type media_type id tool_strict"
+    ),
 )
 
 _FIELDS = names(

@@ -113,6 +113,10 @@ _WORDINGS: Final[Mapping[str, str]] = {
     "refuses_ids": "Unknown name \"{key}\" at 'messages[{at}]': Cannot find field.",
 }
 
+_OF_FIELDS = names(
+    "missing_field unknown_field unknown_part type max_tokens sampling role tool_strict output_strict tool_name"
+    " tool_name_long id"
+)
 _FIELDS = names(
     "model messages tools tool_choice parallel_tool_calls functions function_call max_tokens max_completion_tokens"
     " stream stream_options temperature top_p n stop presence_penalty frequency_penalty logit_bias logprobs"
@@ -149,7 +153,7 @@ class ChatJudge(Judge):
     """Refuses what Chat Completions refuses, at OpenAI or at the server that is named."""
 
     wire = "openai-chat"
-    wordings = Wordings(_WORDINGS)
+    wordings = Wordings(_WORDINGS, of_fields=_OF_FIELDS)
 
     def __init__(self, *, dialect: str = "openai") -> None:
         self._server = SERVERS.get(dialect, Server())

@@ -36,8 +36,10 @@ class Refused(InvalidRequest):
 class Wordings:
     """A provider's words for its rules: `{}` fields are filled in, and match anything when read back."""
 
-    def __init__(self, says: Mapping[str, str]) -> None:
+    def __init__(self, says: Mapping[str, str], *, of_fields: frozenset[str]) -> None:
         self._says = says
+        self.of_fields = of_fields
+        """Rules about the form of fields: the provider has them for more fields than are looked at here."""
 
     def __contains__(self, rule: str) -> bool:
         return rule in self._says

@@ -67,6 +67,10 @@ _WORDINGS: Final[Mapping[str, str]] = {
     "output_strict": "Invalid schema for response_format '{name}': {why}",
 }
 
+_OF_FIELDS = names(
+    "missing_field unknown_field type value sampling empty_id id item_id tool_name tool_name_long tool_strict"
+    " output_strict"
+)
 _FIELDS = names(
     "model input instructions tools tool_choice parallel_tool_calls max_tool_calls max_output_tokens stream"
     " stream_options store include reasoning text temperature top_p top_logprobs truncation metadata user"
@@ -158,7 +162,7 @@ class ResponsesJudge(Judge):
         says = dict(_WORDINGS)
         if self._adjacent:
             says["unanswered"] = "No tool output found for tool call {id}."
-        self.wordings = Wordings(says)
+        self.wordings = Wordings(says, of_fields=_OF_FIELDS)
         self._encrypted: dict[str, str] = {}
         """Encrypted content to the id of its item."""
         self._stored: set[str] = set()

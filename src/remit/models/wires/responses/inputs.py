@@ -23,6 +23,7 @@ from remit.artifacts import plain_type
 from remit.messages import Block, Media, Message, Opaque, Text, ToolResult, ToolUse
 from remit.models.wires.pieces import Piece
 from remit.models.wires.responses.items import (
+    ANSWERED,
     BESIDE,
     CALL_ID,
     CONTENT,
@@ -157,7 +158,7 @@ def _answers(way: Way, index: int, before: Message | None, *, held: bool) -> dic
             fields = _read(block)
             if fields is None or fields.get("type") != BESIDE:
                 continue
-            custom = fields.get(OF) == CUSTOM
+            custom = fields.get(OF) == CUSTOM or fields.get(ANSWERED) == f"{CUSTOM}_output"
             caller = fields.get("caller") if index > way.bare else None
             call_id = (held and string_of(fields, CALL_ID)) or use.id
             if custom or caller is not None or call_id != use.id:

@@ -26,6 +26,7 @@ from remit.messages import Block, Opaque, Text, ToolUse
 from remit.transcript import is_blank
 
 __all__ = [
+    "ANSWERED",
     "BESIDE",
     "CALL_ID",
     "CONTENT",
@@ -68,6 +69,8 @@ MESSAGE: Final = "message"
 FUNCTION: Final = "function_call"
 CUSTOM: Final = "custom_tool_call"
 ELSEWHERE: Final = "elsewhere"
+ANSWERED: Final = "remit.answered"
+"""The type of the output that answers a call of which only that is known."""
 
 _SAID = {
     MESSAGE: frozenset({"type", "role", "content"}),

@@ -20,6 +20,7 @@ from remit.models.wires.codec import Parsed
 from remit.models.wires.responses.encoding import TOOLS, choice_of, tool_items
 from remit.models.wires.responses.inputs import data_url, media_part
 from remit.models.wires.responses.items import (
+    ANSWERED,
     BESIDE,
     CUSTOM,
     ELSEWHERE,
@@ -198,7 +199,7 @@ class _Reader:
     def _output(self, fields: Fields) -> None:
         call_id, output = string_of(fields, "call_id"), fields.get("output")
         if call_id not in self._calls and self._continues:
-            self._elsewhere(call_id)
+            self._elsewhere(call_id, fields)
         written: list[int] = []
         content: list[Text | Media] = []
         if isinstance(output, str):
@@ -219,15 +220,20 @@ class _Reader:
                 Opaque(self._issuer, encoded({"type": PART, "result": results, "part": at}))
             )
 
-    def _elsewhere(self, call_id: str) -> None:
-        """Put the call of an output that only the server has before the results that are being read."""
+    def _elsewhere(self, call_id: str, output: Fields) -> None:
+        """Put the call of an output that only the server has before the results that are being read.
+
+        What kind of call it was, and who called, is known from the output.
+        """
         self._calls.add(call_id)
         if len(self._messages) > 1 and self._answers() and self._messages[-2][0] == "assistant":
             turn = self._messages[-2][1]
         else:
             turn = self._blocks("assistant")
         turn.append(ToolUse(call_id, _UNNAMED, "{}"))
-        turn.append(Opaque(self._issuer, encoded({"type": BESIDE, OF: ELSEWHERE})))
+        told = {ANSWERED: output["type"]} if output["type"] != f"{FUNCTION}_output" else {}
+        caller = {} if output.get("caller") is None else {"caller": output["caller"]}
+        turn.append(Opaque(self._issuer, encoded({"type": BESIDE, OF: ELSEWHERE, **told, **caller})))
 
 
 _UNNAMED: Final = "unnamed"
