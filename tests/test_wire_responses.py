@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from recordings_rig import FOLDER, Exchange, files, read
 from remit.messages import Message, Opaque, Reply, StopReason, Text, ToolUse, Usage
-from remit.models.base import BlockDone, Chunk, ModelRequest, Settings, TextDelta, ToolSpec
+from remit.models.base import BlockDone, TextDelta
 from remit.models.checked import checked_reply
-from remit.models.wires.codec import Encoder
-from remit.models.wires.responses import ResponsesCodec
-from remit.models.wires.sse import EventReader
-from remit.transcript import Transcript
+from responses_rig import WIRE, request, streamed
 
-LOOK = ToolSpec("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
-WIRE = ResponsesCodec()
 OURS = frozenset({"store", "include", "prompt_cache_key", "max_output_tokens", "stream"})
 """What the codec says in every request, whatever it was read from."""
 
@@ -33,26 +27,6 @@ ASKED = [exchange for exchange in EXCHANGES if exchange.asks]
 needs_recordings = pytest.mark.skipif(not EXCHANGES, reason=f"there are no recordings in {FOLDER}")
 
 
-def request(
-    transcript: Transcript,
-    *,
-    instructions: str = "Help.",
-    tools: tuple[ToolSpec, ...] = (LOOK,),
-    settings: Settings | None = None,
-    max_output: int = 4_096,
-    output_schema: Mapping[str, Any] | None = None,
-) -> ModelRequest:
-    return ModelRequest(
-        instructions, transcript, tools, settings or Settings(), max_output, 0.0, output_schema
-    )
-
-
-def body_of(made: ModelRequest, encoder: Encoder | None = None) -> dict[str, Any]:
-    """The body of a request, read."""
-    encoder = encoder or WIRE.encoder("gpt-x")
-    return json.loads(encoder.encode(made, stream=True).body)
-
-
 def decoded(exchange: Exchange) -> Reply:
     """The reply of a recorded exchange."""
     if not exchange.streamed:
@@ -60,14 +34,6 @@ def decoded(exchange: Exchange) -> Reply:
     chunks = streamed(exchange.raw)
     assert isinstance(chunks[-1], Reply)
     return chunks[-1]
-
-
-def streamed(data: bytes) -> list[Chunk]:
-    decoder, reader = WIRE.decoder(), EventReader()
-    chunks: list[Chunk] = []
-    for event in reader.feed(data):
-        chunks += decoder.feed(event)
-    return [*chunks, *decoder.end()]
 
 
 # --- recordings ------------------------------------------------------------------------------------

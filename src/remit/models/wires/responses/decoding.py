@@ -101,8 +101,8 @@ class _Done(msgspec.Struct, frozen=True, gc=False):
 class ResponsesDecoder:
     """Reads one reply."""
 
-    def __init__(self, issuer: str, own: Own, *, held_behind: int | None = None) -> None:
-        """`held_behind`: how many messages came before the reply, where the server keeps it."""
+    def __init__(self, issuer: str, own: Own, *, held_behind: str | None = None) -> None:
+        """`held_behind`: the digest of what it answers, where the server keeps the reply."""
         self._issuer = issuer
         self._own = own
         self._held_behind = held_behind
@@ -272,7 +272,7 @@ class ResponsesDecoder:
         taken: list[Block] = [*self._beside, block]
         if kind in _CALLS:
             self._calls = True
-            self._cut = fields.get("status") in _UNFINISHED
+            self._cut = string_of(fields, "status") in _UNFINISHED
             # Whether the call stays is known only when the response has ended.
             self._beside = () if self._cut else tuple(beside)
         else:

@@ -64,6 +64,7 @@ class ResponsesEncoder:
         self._tool_bytes = b"[]"
         self._head: tuple[object, bytes] = (None, b"")
         self._cache: tuple[object, str] = (None, "")
+        self._output: tuple[object, dict[str, Any] | None] = (None, None)
         self._held: Held | None = None
         """What the last request went on from."""
         self._told: str | None = None
@@ -84,9 +85,8 @@ class ResponsesEncoder:
         else:
             body = head + self._new_since(self._held) + tail
         told, self._told = self._told, None
-        decoder = ResponsesDecoder(
-            self._issuer, self._own, held_behind=None if self._kept is None else len(transcript)
-        )
+        behind = None if self._kept is None else self._kept.digest(len(transcript))
+        decoder = ResponsesDecoder(self._issuer, self._own, held_behind=behind)
         return Wired(body, {}, decoder, self._toolbox.set_aside, told)
 
     def repair(self, what: str) -> bool:
@@ -201,15 +201,19 @@ class ResponsesEncoder:
             fields["instructions"] = request.instructions
         if self._toolbox.offered:
             fields["tools"] = True
+        if self._toolbox.offered or (
+            settings.extra.get("tools") and settings.tool_choice != "auto"
+        ):
             fields["tool_choice"] = choice_of(settings.tool_choice, self._toolbox)
         if settings.thinking is not None:
             fields["reasoning"] = {"effort": _effort(settings.thinking)}
         fields["prompt_cache_key"] = self._cache_key(request)
         fields["max_output_tokens"] = request.max_output
         if request.output_schema is not None:
-            form = _output_format(request.output_schema)
-            if form is not None:
-                fields["text"] = {"format": form}
+            if self._output[0] is not request.output_schema:
+                self._output = (request.output_schema, _output_format(request.output_schema))
+            if self._output[1] is not None:
+                fields["text"] = {"format": self._output[1]}
         for name, value in settings.extra.items():
             fields[name] = _merged(name, fields.get(name), value)
         if self._held is not None:

@@ -4,7 +4,7 @@
     the assistant's   texts, calls and opaque items in the order in which they came
 
 Two rules of the provider are kept here. A reasoning item goes out only where the item that followed it does;
-where one is left out, the items of its message go out without their ids, which would ask for it. And a call
+where one is left out, the items behind it go out without their ids, which would ask for it. And a call
 that only a client of the provider's own kind could have answered goes out only with its answer.
 
 Reasoning is not bound to the conversation before it, so that an elision leaves it where it is.
@@ -228,16 +228,13 @@ def _written_parts(way: Way, message: Message) -> dict[int, frozenset[int]]:
 
 def _output(result: ToolResult, written: frozenset[int]) -> Any:
     """A text where it is one, else a list of parts. What a tool returned is never read."""
-    content = list(result.content)
-    if result.is_error and not result.text.lstrip().startswith("Error"):
-        first = content[0]
-        if isinstance(first, Text):
-            content[0] = Text(f"Error: {first.text}")
-        else:
-            content.insert(0, Text("Error:"))
+    content = result.content
+    # The wire has no flag for an error, so that the text has to say it.
+    flag = "Error: " if result.is_error and not result.text.startswith("Error:") else ""
     if len(content) == 1 and not written and isinstance(content[0], Text):
-        return content[0].text
-    return [_output_part(part, as_written=at in written) for at, part in enumerate(content)]
+        return flag + content[0].text
+    parts = [_output_part(part, as_written=at in written) for at, part in enumerate(content)]
+    return [{"type": "input_text", "text": flag.rstrip()}, *parts] if flag else parts
 
 
 def _output_part(part: Text | Media, *, as_written: bool) -> Any:
@@ -248,7 +245,7 @@ def _output_part(part: Text | Media, *, as_written: bool) -> Any:
             fields = fields_of(decoded(part.text))
         except ValueError:  # a note stands in its place by now
             fields = None
-        if fields is not None and fields.get("type") in _INPUT_PARTS:
+        if fields is not None and string_of(fields, "type") in _INPUT_PARTS:
             return msgspec.Raw(part.text.encode())
     return {"type": "input_text", "text": part.text}
 
@@ -300,19 +297,14 @@ class _Turn:
 
     def items(self) -> Iterator[bytes]:
         """The items that go out, in order."""
-        goes_out = self._going_out()
-        ids = self._way.item_ids
-        if ids == "given" and (
-            self._bare
-            or any(
-                item.kind == "reasoning" and not kept
-                for item, kept in zip(self._found, goes_out, strict=True)
-            )
-        ):
-            ids = "none"
-        for place, (item, kept) in enumerate(zip(self._found, goes_out, strict=True)):
+        alone = self._bare
+        """Whether the reasoning that the server has for the next item does not go out."""
+        for place, (item, kept) in enumerate(zip(self._found, self._going_out(), strict=True)):
+            if item.kind == "reasoning":
+                alone = not kept
             if kept:
-                yield self._written(item, place, ids)
+                ids = self._way.item_ids
+                yield self._written(item, place, "none" if alone and ids == "given" else ids)
 
     def _take(self, block: Block) -> None:
         match block:
@@ -338,7 +330,7 @@ class _Turn:
     def _merge(self, fields: Fields) -> None:
         """Put what stands beside a block to the item before it; to nothing where that is another."""
         last = self._found[-1] if self._found else None
-        of = fields.get(OF)
+        of = string_of(fields, OF)
         if last is None or last.beside is not None:
             return
         if of == MESSAGE and last.texts:
@@ -355,7 +347,7 @@ class _Turn:
             self._found[first:] = [last]
             last.beside = fields
         elif last.use is not None and of in {FUNCTION, CUSTOM, ELSEWHERE}:
-            last.kind, last.beside = str(of), fields
+            last.kind, last.beside = of, fields
 
     def _going_out(self) -> list[bool]:
         answered = {
