@@ -219,6 +219,7 @@ def test_a_result_is_a_text_where_it_is_one_and_parts_where_it_holds_media() -> 
     [
         '{"spec": {"$ref": "#/$defs/K"}, "role": "system", "cache_control": {}}',
         '[{"type": "input_image", "image_url": "https://x"}]',
+        '{"type": "input_image", "image_url": "https://x"}',
         '{"type": "remit.part", "result": 0, "part": 0}',
     ],
 )
