@@ -40,8 +40,8 @@ class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
     """It runs on a machine of one's own, and may have to load the model before its first word."""
     tools: Dialect = Dialect(target="inlined")
     """What it takes of tools. References are written out where a server may not follow them."""
-    ids: IdRule = IdRule()
-    """Ids of tool uses that it takes."""
+    ids: IdRule | None = IdRule()
+    """Ids of tool uses that it takes; None: none are sent, and results are known by their order."""
     cap: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """The field of the output cap."""
     stream_options: bool = True

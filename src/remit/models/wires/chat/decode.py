@@ -65,6 +65,8 @@ class _Choice(msgspec.Struct, gc=False):
     delta: MessagePiece | None = None
     message: MessagePiece | None = None
     finish_reason: Any = None
+    error: Any = None
+    """Where OpenRouter tells what became of the server behind it."""
 
 
 class _Groq(msgspec.Struct, gc=False):
@@ -229,6 +231,7 @@ class ChatDecoder:
         Errors: `ModelError` for any other failure.
         """
         error = body.error or (None if body.x_groq is None else body.x_groq.error)
+        error = error or next((c.error for c in body.choices or () if _is_first(c)), None)
         if not error and body.object == "error":
             error = {"message": body.message}
         if not error:

@@ -27,7 +27,7 @@ from remit.messages import Usage
 from remit.models.wires.codec import Fault
 from remit.models.wires.dialects import ChatDialect
 
-__all__ = ["Reported", "generated", "refused", "report_of", "reported"]
+__all__ = ["LEFT_OUT", "Reported", "generated", "refused", "report_of", "reported"]
 
 _MOST_CHARS: Final = 400
 """Characters of a server's own words that a text repeats."""
@@ -159,7 +159,7 @@ behind it, xAI, Moonshot, TGI and LM Studio say it. "Request too large for" is a
 request alone is over, under 413 or 429: waiting does not help, a shorter one does."""
 
 _QUOTA = re.compile(
-    r"insufficient_quota|billing|exceeded your current quota|insufficient[ _](?:balance|credits?|funds)"
+    r"insufficient_quota|billing[_ ](?:hard[_ ]limit|not[_ ]active)|exceeded your current quota|insufficient[ _](?:balance|credits?|funds)"
     r"|out of credits?|more credits|requires? credits?|add \d* ?credits|per-day|spend(?:ing)? limit"
 )
 
@@ -176,7 +176,7 @@ _UNSUPPORTED = re.compile(
 _REASONING = re.compile(r"reasoning_content|reasoning_details|thought_signature|extra_content")
 _REASONING_MISSING = re.compile(r"miss|must be (?:passed|provided|included)|required|expected")
 
-_FIELDS: Final = (
+LEFT_OUT: Final = (
     "stream_options",
     "max_completion_tokens",
     "max_tokens",
@@ -233,14 +233,16 @@ def _meaning(
     if status == 402 or _QUOTA.search(said):
         told = "the account has no credit or is over its quota: waiting will not help"
         return Fault(ModelRejected(f"{text} - {told}", usage=usage))
-    if status in _TRANSIENT or (status is None and _BUSY.search(said)):
+    may = headers.get("x-should-retry", "").strip().lower()  # OpenAI's own clients obey it
+    transient = status in _TRANSIENT or (status is None and _BUSY.search(said) is not None)
+    if may == "true" or (transient and may != "false"):
         return Fault(_unavailable(text, headers, report, usage))
     if status is None:
         if "invalid" in said:
             return Fault(ModelRejected(text, usage=usage))
         return Fault(_unavailable(text, headers, report, usage))
-    if status >= 500:
-        return Fault(_unavailable(text, headers, report, None))
+    if status >= 500 and may != "false":
+        return Fault(_unavailable(text, headers, report, usage))
     advice = _advice(dialect, status, report, said)
     error = ModelRejected(f"{text} - {advice}" if advice else text, usage=usage)
     return Fault(error, _repair(report, said) if status in {400, 404, 422} else None)
@@ -286,15 +288,17 @@ def _advice(dialect: ChatDialect, status: int, report: Reported, said: str) -> s
 
 def _repair(report: Reported, said: str) -> str | None:
     """What the encoder may change, in the words of `Encoder.repair`."""
+    if re.search(r"unknown name \"(?:tool_call_)?id\"", said):
+        return "ids"
     if _REASONING.search(f"{report.param} {said}"):
         return "reasoning" if _REASONING_MISSING.search(said) else "opaque"
-    if report.param in _FIELDS and report.words.startswith("unsupported_parameter"):
+    if report.param in LEFT_OUT and report.words.startswith("unsupported_parameter"):
         return f"field:{report.param}"
     if not _UNSUPPORTED.search(said):
         return None
-    if report.param in _FIELDS:
+    if report.param in LEFT_OUT:
         return f"field:{report.param}"
-    found = [(said.find(field), -len(field), field) for field in _FIELDS if field in said]
+    found = [(said.find(field), -len(field), field) for field in LEFT_OUT if field in said]
     return f"field:{min(found)[2]}" if found else None
 
 

@@ -35,10 +35,11 @@ _encode = msgspec.json.encode
 class MessageWriter:
     """Writes the messages of one run, each once."""
 
-    def __init__(self, dialect: ChatDialect, tools: Toolbox, ids: Ids) -> None:
+    def __init__(self, dialect: ChatDialect, tools: Toolbox, ids: Ids | None) -> None:
         self._dialect = dialect
         self._tools = tools
-        self._ids = ids
+        self.ids: Ids | None = ids
+        """None: the server takes no ids."""
         self.opaque = True
         """Opaque blocks go out. The server may have refused them."""
         self.blank_reasoning = False
@@ -111,7 +112,7 @@ class MessageWriter:
 
     def _result(self, result: ToolResult, *, marked: bool, media: list[Block]) -> bytes:
         """A result; what is no text is added to `media`, with a word on where it is from."""
-        wire = self._ids.wire(result.tool_use_id)
+        wire = {} if self.ids is None else {"tool_call_id": self.ids.wire(result.tool_use_id)}
         parts: list[Any] = []
         for block in result.content:
             if isinstance(block, Text):
@@ -119,11 +120,11 @@ class MessageWriter:
             else:
                 what = f"{block.media_type}{f' {block.name}' if block.name else ''}"
                 parts.append({"type": "text", "text": f"({what}: shown in the next message)"})
-                media += (Text(f"({what}, of the result of {wire}:)"), block)
+                media += (Text(f"({what}, from a result:)"), block)
         if result.is_error and not parts[0]["text"].startswith("Error"):
             parts[0] = {"type": "text", "text": f"Error: {parts[0]['text']}"}
         content = self._shortest(parts, marked=marked)
-        return _encode({"role": "tool", "tool_call_id": wire, "content": content})
+        return _encode({"role": "tool", **wire, "content": content})
 
     # --- the assistant's
 
@@ -144,7 +145,9 @@ class MessageWriter:
                 return b""
             texts.append(STAND_IN)  # it may stand between results and a word of the user
         text = "\n\n".join(texts) if texts else None
-        said: Any = self._dialect.empty_content if text is None else text
+        # Beside calls there may be no content at all; reasoning alone does not replace it.
+        empty = self._dialect.empty_content if calls else ""
+        said: Any = empty if text is None else text
         if parts:
             said = [*parts, *([] if text is None else [{"type": "text", "text": text}])]
         message: dict[str, Any] = {"role": "assistant", "content": said}
@@ -159,7 +162,8 @@ class MessageWriter:
         if self._dialect.reads_arguments and not _is_object(arguments):
             arguments = _encode({"unreadable": arguments}).decode() if arguments.strip() else "{}"
         function = {"name": self._tools.wire_name(use.name), "arguments": arguments}
-        return {"id": self._ids.wire(use.id), "type": "function", "function": function}
+        named = {} if self.ids is None else {"id": self.ids.wire(use.id)}
+        return {**named, "type": "function", "function": function}
 
     def _merge(
         self,

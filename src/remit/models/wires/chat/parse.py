@@ -184,9 +184,12 @@ class _Reader:
         table, inner = _mapping(call), _mapping(_mapping(call).get("function"))
         if not inner:
             raise TranscriptError(f"{where}: a call of another kind than of a function")
-        wire, name, arguments = table.get("id"), inner.get("name"), inner.get("arguments", "")
+        name, arguments = inner.get("name"), inner.get("arguments", "")
+        wire = table.get(
+            "id", f"\0{len(self._due)}"
+        )  # some servers take no ids: results go by order
         if not isinstance(wire, str) or not isinstance(name, str) or not name:
-            raise TranscriptError(f"{where}: a call needs an id and a name")
+            raise TranscriptError(f"{where}: the id or the name of a call is no text")
         if wire in self._owed:
             raise TranscriptError(f"{where}: the id {wire[:64]!r} is used twice")
         text = arguments if isinstance(arguments, str) else _encode(arguments).decode()
@@ -209,7 +212,7 @@ class _Reader:
         return own
 
     def _result(self, where: str, message: Mapping[str, Any]) -> None:
-        wire = message.get("tool_call_id")
+        wire = message.get("tool_call_id", next(iter(self._owed), None))
         own = self._owed.pop(wire, None) if isinstance(wire, str) else None
         if own is None:
             raise TranscriptError(f"{where}: {_ORPHAN}")

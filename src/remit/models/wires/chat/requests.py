@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -36,7 +37,9 @@ _OTHER_CAP: Final = {
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
-_OUTPUT = Dialect(target="strict", keys=None)
+_OUTPUT: Final = Dialect(target="strict", keys=None)
+_LOOSE: Final = Dialect(target="open", keys=None)
+"""How the schema of an answer is said, if it can be said so. Its keys are read by the loop: they have no aliases."""
 
 _encode = msgspec.json.encode
 
@@ -45,7 +48,7 @@ def effort_of(tokens: int) -> str:
     """The word for so many tokens of thinking."""
     if tokens <= 2_048:
         return "low"
-    return "medium" if tokens <= 16_384 else "high"
+    return "medium" if tokens <= 8_192 else "high"
 
 
 class ChatEncoder:
@@ -57,8 +60,8 @@ class ChatEncoder:
         self._tools_of: Sequence[ToolSpec] | None = None
         self._toolbox = Toolbox((), dialect.tools)
         self._tools = b""
-        self._ids = Ids(dialect.ids)
-        self._writer = MessageWriter(dialect, self._toolbox, self._ids)
+        ids = None if dialect.ids is None else Ids(dialect.ids)
+        self._writer = MessageWriter(dialect, self._toolbox, ids)
         self._pieces = Pieces(self._piece)
         self._breaks: tuple[Break, ...] = ()
         self._off: set[str] = set()
@@ -67,8 +70,8 @@ class ChatEncoder:
         self._told: str | None = None
         """What was left out since the last request."""
         self._marks = dialect.cache_control and model.startswith("anthropic/")
-        self._marked: int | None = None
-        """Index of the message behind which the last request had its cache marker."""
+        self._marked: tuple[int, ...] = ()
+        """Indices of the two newest messages behind which a request ended: those that have cache markers."""
         self._key: str | None = None
         self._output_of: Mapping[str, Any] | None = None
         self._output = msgspec.Raw()
@@ -103,6 +106,10 @@ class ChatEncoder:
             self._writer.blank_reasoning = True
             self._pieces.forget(0)
             return True
+        if kind == "ids" and self._writer.ids is not None:
+            self._writer.ids = None
+            self._pieces.forget(0)
+            return True
         if kind != "field" or field in _KEPT or field in self._off:
             return False
         if field in _OTHER_CAP and _OTHER_CAP[field] not in self._off:
@@ -121,7 +128,8 @@ class ChatEncoder:
             self._pieces.forget(0)  # other tools may have other aliases
         self._tools_of = tools
         self._toolbox = Toolbox(tools, self._dialect.tools)
-        before, self._writer = self._writer, MessageWriter(self._dialect, self._toolbox, self._ids)
+        before = self._writer
+        self._writer = MessageWriter(self._dialect, self._toolbox, before.ids)
         self._writer.opaque = before.opaque
         self._writer.blank_reasoning = before.blank_reasoning
         entries: list[dict[str, Any]] = []
@@ -175,11 +183,11 @@ class ChatEncoder:
         """The schema of an answer, strict where it can be said so. Encoded once for a run."""
         if schema is self._output_of:
             return self._output
-        said, strict = schema, True
-        try:
-            said = lower(schema, _OUTPUT).schema
-        except CannotLower:
-            strict = False
+        said, strict = schema, False
+        for dialect in (_OUTPUT, _LOOSE):
+            with contextlib.suppress(CannotLower):
+                said, strict = lower(schema, dialect).schema, dialect is _OUTPUT
+                break
         answer = {"name": "answer", "schema": said, "strict": strict}
         self._output_of = schema
         self._output = msgspec.Raw(_encode({"type": "json_schema", "json_schema": answer}))
@@ -214,18 +222,17 @@ class ChatEncoder:
         return self._key
 
     def _inserts(self) -> list[tuple[int, bytes]]:
-        """Cache markers: behind the last message, and where the last request had one.
+        """Cache markers: behind the last message, and where the request before had one.
 
         What that one wrote is then found exactly, however many blocks have come since: the look-back of 20
-        blocks does not matter.
+        blocks does not matter. A request that is made again has the same ones.
         """
-        if not self._marks or not len(self._pieces):
-            return []
         last = len(self._pieces) - 1
-        wanted = [last] if self._marked is None else [min(self._marked, last), last]
-        if self._pieces.mark_of(last) is not None:
-            self._marked = last
-        places = [self._pieces.mark_of(index) for index in dict.fromkeys(wanted)]
+        if not self._marks or last < 0:
+            return []
+        if last not in self._marked and self._pieces.mark_of(last) is not None:
+            self._marked = (*self._marked[-1:], last)
+        places = [self._pieces.mark_of(index) for index in self._marked if index <= last]
         return [(place, _CACHE) for place in places if place is not None]
 
     def _leave_out_opaque(self) -> bool:
