@@ -8,13 +8,10 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import json
-import selectors
 import socket
 import ssl
-import time
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import trustme
@@ -39,42 +36,7 @@ from remit.testing.serve import (
     Stalled,
     serve,
 )
-from wire_rig import SECONDS, look_up, on_every_wire, over_a_socket, remit_of
-
-T = TypeVar("T")
-
-SPEED = 20
-
-
-class _Hurry(selectors.DefaultSelector):
-    def __init__(self, speed: float) -> None:
-        super().__init__()
-        self._speed = speed
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        return super().select(None if timeout is None else timeout / self._speed)
-
-
-class _HurriedLoop(asyncio.SelectorEventLoop):
-    """The real clock, but faster: waits between attempts pass, sockets are what they are."""
-
-    def __init__(self, speed: float) -> None:
-        self._speed = speed
-        super().__init__(_Hurry(speed))
-
-    def time(self) -> float:
-        return time.monotonic() * self._speed
-
-
-def hurried(main: Callable[[], Awaitable[T]], *, speed: float = SPEED) -> T:
-    """Run it, bounded. TLS is given its own time: `speed=1`."""
-
-    async def bounded() -> T:
-        async with asyncio.timeout(SECONDS * speed):
-            return await main()
-
-    with asyncio.Runner(loop_factory=partial(_HurriedLoop, speed)) as runner:
-        return runner.run(bounded())
+from wire_rig import SPEED, hurried, look_up, on_every_wire, over_a_socket, remit_of
 
 
 def asked(model: rm.Model, tools: Any = ()) -> Outcome[Any]:

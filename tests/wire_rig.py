@@ -6,7 +6,10 @@ import asyncio
 import json
 import os
 import re
+import selectors
+import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -95,6 +98,40 @@ def over_a_socket(
             return await main(server)
 
     return asyncio.run(bounded())
+
+
+SPEED = 20
+
+
+class _Hurry(selectors.DefaultSelector):
+    def __init__(self, speed: float) -> None:
+        super().__init__()
+        self._speed = speed
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        return super().select(None if timeout is None else timeout / self._speed)
+
+
+class _HurriedLoop(asyncio.SelectorEventLoop):
+    """The real clock, but faster: waits between attempts pass, sockets are what they are."""
+
+    def __init__(self, speed: float) -> None:
+        self._speed = speed
+        super().__init__(_Hurry(speed))
+
+    def time(self) -> float:
+        return time.monotonic() * self._speed
+
+
+def hurried(main: Callable[[], Awaitable[T]], *, speed: float = SPEED) -> T:
+    """Run it, bounded. TLS is given its own time: `speed=1`."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(SECONDS * speed):
+            return await main()
+
+    with asyncio.Runner(loop_factory=partial(_HurriedLoop, speed)) as runner:
+        return runner.run(bounded())
 
 
 def messages_of(body: bytes) -> list[Any]:
