@@ -361,13 +361,13 @@ _CALL = calls(entry("{}", name="f", own="p1", index=0))
         ("length", StopReason.LENGTH, StopReason.LENGTH),
         ("model_length", StopReason.LENGTH, StopReason.LENGTH),
         ("content_filter", StopReason.FILTER, StopReason.FILTER),
-        ("something_new", StopReason.TOOL_USE, StopReason.UNKNOWN),
+        ("something_new", StopReason.UNKNOWN, StopReason.UNKNOWN),
     ],
 )
 def test_calls_count_unless_the_reply_was_cut(
     reason: str, with_call: StopReason, with_text: StopReason | None
 ) -> None:
-    """C3, case 80: the presence of calls decides, and length and filter outrank it; an unknown word is unknown."""
+    """C3, case 80: the presence of calls decides; length, filter and a word that nobody knows outrank it."""
     assert reply_of(_CALL, reason=reason).stop_reason is with_call
     text = chunk({"content": "hi"})
     if with_text is None:

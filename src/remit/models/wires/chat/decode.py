@@ -36,13 +36,17 @@ _LENGTH: Final = frozenset(
     {"length", "model_length", "max_tokens", "max_output_tokens", "max_length", "token_limit"}
 )
 _FILTER: Final = frozenset({"content_filter", "safety", "recitation", "blocked", "guardrail"})
-_CALLS: Final = frozenset({"tool_calls", "function_call", "tool_call", "tool_use"})
+_CALLS: Final = frozenset({"tool_calls", "function_call", "tool_call", "tool_use", "tool-calls"})
 _END: Final = frozenset({"", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"})
 _FAILED: Final = frozenset(
     {"error", "abort", "aborted", "cancelled", "insufficient_system_resource", "timeout"}
 )
 """Finish reasons, in lower case. OpenAI has stop, length, tool_calls, content_filter and function_call; Mistral adds
 model_length and error, DeepSeek insufficient_system_resource, vLLM abort; Snowflake gives an empty one."""
+
+
+_CUT: Final = frozenset({StopReason.LENGTH, StopReason.FILTER, StopReason.UNKNOWN})
+"""Stops at which a call may have been cut off: none runs."""
 
 
 class MessagePiece(msgspec.Struct, gc=False):
@@ -252,7 +256,7 @@ class ChatDecoder:
         A call that the end cut off comes last, behind what belongs to the message (C3); of several, the last.
         """
         cut: list[Call] = []
-        if _stop(self._reason) in {StopReason.LENGTH, StopReason.FILTER}:
+        if _stop(self._reason) in _CUT:
             cut = [call for call in calls if not call.whole]
         if not self._blocks:
             yield from self._text()
@@ -289,7 +293,7 @@ class ChatDecoder:
         return Reply(message, self._stop_reason(message), self._usage, self._usd)
 
     def _stop_reason(self, message: Message) -> StopReason:
-        """Calls count whatever the word is, unless it says that the reply was cut or failed."""
+        """Calls count, unless the word says that the reply was cut or failed, or is one that nobody knows."""
         if any(text and not text.isspace() for text in self._refusal):
             return StopReason.REFUSAL
         word = (self._reason or "").lower()
@@ -303,9 +307,9 @@ class ChatDecoder:
                 f"the model wrote a call that the server could not read ({self._reason})",
                 usage=self._usage,
             )
-        if stop in {StopReason.LENGTH, StopReason.FILTER}:
+        if stop in _CUT:
             return stop
-        if message.tool_uses and stop is not StopReason.UNKNOWN:
+        if message.tool_uses:
             return StopReason.TOOL_USE
         if stop is StopReason.TOOL_USE:
             raise ModelProtocolError(
