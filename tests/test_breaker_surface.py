@@ -114,7 +114,7 @@ def test_an_error_inside_a_constructor_is_not_taken_for_a_wrong_call() -> None:
         ("name", 3, "name="),
         ("name", "\ud800", "name="),
         ("name", "a\nb", "name="),
-        ("model", "anthropic:claude", "str"),
+        ("model", "nonesuch:claude", "nonesuch"),
         ("model", ScriptedModel, "class ScriptedModel"),
         ("model", None, "model="),
         ("tools", look, r"tools=\[\.\.\.\]"),

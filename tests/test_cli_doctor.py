@@ -7,6 +7,10 @@ import sys
 import pytest
 
 from cli_rig import Cli, Ended, served
+from endpoint_rig import PlainCodec, Response, ScriptedTransport
+from remit.cli.checkup import Finding, answers
+from remit.models.endpoint import Endpoint
+from remit.testing import run_virtual
 from remit.testing.serve import TEST_KEY, Refused
 
 KEY = "sk-ant-secret-0123456789-wxyz"
@@ -30,6 +34,7 @@ def doctor(cli: Cli, *arguments: str, key: str | None = KEY, **environ: str) -> 
 
 
 def test_where_nothing_is_set_it_says_what_to_do_and_fails_nothing(cli: Cli) -> None:
+    """U6: a command for each thing that is missing."""
     ended = doctor(cli, key=None)
     assert (ended.code, ended.err) == (0, "")
     assert "export ANTHROPIC_API_KEY=..." in ended.out
@@ -38,7 +43,7 @@ def test_where_nothing_is_set_it_says_what_to_do_and_fails_nothing(cli: Cli) -> 
 
 
 def test_of_a_key_its_variable_is_told_and_at_most_four_characters(cli: Cli) -> None:
-    """U3: a short one is not shown at all."""
+    """U6: a short one is not shown at all."""
     long, short = doctor(cli), doctor(cli, key="sk-short-12")
     assert "ANTHROPIC_API_KEY, which ends in …wxyz" in long.out
     assert "secret" not in long.out
@@ -73,7 +78,7 @@ def test_the_model_of_the_settings_is_looked_at_where_none_is_named(cli: Cli) ->
     [("anthropic", MODEL), ("openai-chat", "vllm:qwen3"), ("openai", "openai:gpt-5.6-sol")],
 )
 def test_a_model_that_answers_is_well(cli: Cli, wire: str, name: str) -> None:
-    """Its list is asked for, and then one small request with a tool, which the provider finds nothing to fault."""
+    """U6: its list is asked for, and then one small request with a tool, which the provider finds nothing to fault."""
     with served(["ok"], wire) as server:
         ended = doctor(
             cli,
@@ -106,6 +111,7 @@ def test_json_is_one_document(cli: Cli) -> None:
 
 
 def test_offline_sends_nothing(cli: Cli) -> None:
+    """U6: not even the question what models there are."""
     with served(["never"]) as server:
         ended = doctor(
             cli, "--model", MODEL, "--base-url", server.base_url, "--offline", key=TEST_KEY
@@ -127,6 +133,7 @@ def test_several_models_are_looked_at_and_one_failure_counts(cli: Cli) -> None:
 
 
 def test_a_key_that_is_missing_fails_with_the_variable_to_set(cli: Cli) -> None:
+    """U6: and what is known of the model is told all the same."""
     ended = doctor(cli, "--model", MODEL, key=None)
     assert ended.code == 1
     assert f"fail  {MODEL} key: " in ended.out
@@ -135,6 +142,7 @@ def test_a_key_that_is_missing_fails_with_the_variable_to_set(cli: Cli) -> None:
 
 
 def test_a_key_that_is_refused_fails_and_is_not_shown(cli: Cli) -> None:
+    """U6: in the words of the provider."""
     with served(["never"]) as server:
         ended = doctor(cli, "--model", MODEL, "--base-url", server.base_url, key=KEY)
     assert ended.code == 1
@@ -152,7 +160,7 @@ def test_a_key_that_is_refused_fails_and_is_not_shown(cli: Cli) -> None:
     ],
 )
 def test_a_place_where_nothing_is_fails_with_what_to_do(cli: Cli, address: str, told: str) -> None:
-    """A wrong base URL, no network, no address: told before anything is billed."""
+    """U6: a wrong base URL, no network, no address: told before anything is billed."""
     ended = doctor(cli, "--model", MODEL, "--base-url", address)
     assert ended.code in {1, 2}
     assert told in ended.out + ended.err
@@ -174,7 +182,7 @@ def test_a_model_that_is_not_there_fails(cli: Cli) -> None:
 
 
 def test_a_server_that_takes_no_tools_is_told_apart(cli: Cli) -> None:
-    """Refused with tools, answered without: the tools are at fault, and what it said is told."""
+    """U6: refused with tools, answered without: the tools are at fault, and what it said is told."""
     script = [
         Refused("bad_request", "tools need a parser: start with --enable-auto-tool-choice"),
         "ok",
@@ -192,3 +200,21 @@ def test_a_price_that_nobody_knows_is_a_warning_with_what_to_write(cli: Cli) -> 
     assert ended.code == 0
     assert "warn  vllm:qwen3 price: unknown" in ended.out
     assert '"vllm:qwen3" = { input = 0.5, output = 2 }' in ended.out
+
+
+def test_a_name_that_is_misspelt_is_told_with_one_that_is_there() -> None:
+    """By the list that the endpoint gave, as a command."""
+    refused = Response(b"no such model", status=404)
+    model = Endpoint(
+        "plain:m-1",
+        PlainCodec(),
+        ScriptedTransport(refused, refused),
+        base_url="http://h",
+        model="m-1",
+    )
+
+    async def main() -> list[Finding]:
+        return [each async for each in answers("plain:m-1", model, ("m-10", "other"))]
+
+    [finding] = run_virtual(main())
+    assert (finding.level, finding.fix) == ("fail", "remit doctor --model plain:m-10")

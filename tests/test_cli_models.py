@@ -102,7 +102,7 @@ def test_a_file_of_a_project_may_name_this_machine(cli: Cli, address: str) -> No
 
 
 def test_an_address_in_a_file_is_that_of_the_model_beside_it(cli: Cli) -> None:
-    """Another model that is named nearer is not sent there."""
+    """U5: another model that is named nearer is not asked there."""
     cli.write("remit.toml", '[run]\nmodel = "vllm:mine"\nbase_url = "http://127.0.0.1:1/v1"\n')
     ended = cli("doctor", "--offline", "--model", MODEL, environ=KEY)
     assert "(https://api.anthropic.com)" in ended.out

@@ -374,6 +374,51 @@ def test_a_base_url_may_end_as_the_path_begins(base_url: str, url: str) -> None:
     assert transport.requests[0].url == url
 
 
+def listed(*responses: Response | Exception, **options: Any) -> tuple[str, ...]:
+    """What `models` says, asked within two seconds."""
+    model, _ = endpoint(*responses, **options)
+
+    async def main() -> tuple[str, ...]:
+        return await model.models(deadline=asyncio.get_running_loop().time() + 2)
+
+    return run_virtual(main())
+
+
+def test_models_are_listed_where_the_endpoint_says_them() -> None:
+    body = (
+        b'{"object": "list", "data": [{"id": "m-1", "x": [1]}, {"id": "m-2"}], "has_more": false}'
+    )
+    assert listed(Response((body[:9], body[9:]))) == ("m-1", "m-2")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        Response(b"not found", status=404),
+        Response(b"<html>"),
+        Response(b"\xff\xfe"),
+        Response(b'{"data": [3]}'),
+        Response(b'{"data": {"id": "m"}}'),
+        Response(b"[]"),
+        Response(b""),
+        Response(b'{"error": "busy"}', status=503),
+    ],
+)
+def test_what_is_no_list_of_models_names_none(response: Response) -> None:
+    """Many servers have no such list: that they answer is enough."""
+    assert listed(response) == ()
+
+
+def test_a_list_of_models_that_is_refused_or_does_not_come_is_an_error_without_the_key() -> None:
+    with pytest.raises(ModelError) as refused:
+        listed(Response(f"no: {KEY}".encode(), status=401), key=KEY)
+    assert KEY not in str(refused.value)
+    with pytest.raises(ModelUnavailable):
+        listed(Response((b"{", 1e9, b"}")))
+    with pytest.raises(ModelUnavailable, match="nothing listens"):
+        listed(ModelUnavailable("nothing listens", usage=Usage()))
+
+
 def test_tools_that_are_set_aside_are_told_once_in_a_run() -> None:
     codec = PlainCodec(set_aside={"look": "its schema has no form here"})
     model, _ = endpoint(Response(), Response(), Response(), codec=codec)

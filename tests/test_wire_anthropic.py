@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from anthropic_rig import (
+    FILES,
+    LOOK,
+    THINKING,
+    UNMARKED,
+    WIRE,
+    answer,
+    begin,
+    block,
+    call,
+    event,
+    finish,
+    model,
+    opaque,
+    part,
+    read,
+    reply,
+    request,
+    said,
+    sent,
+    user,
+)
 from remit.errors import (
     ConfigurationError,
     ContextExceeded,
-    ModelError,
     ModelProtocolError,
     ModelRejected,
     ModelUnavailable,
-    TranscriptError,
 )
 from remit.messages import (
     Media,
-    Message,
     Opaque,
     Reply,
     StopReason,
@@ -36,112 +48,10 @@ from remit.messages import (
     ToolUse,
     Usage,
 )
-from remit.models.base import BlockDone, Chunk, ModelRequest, Settings, TextDelta, ToolSpec
-from remit.models.checked import checked_reply, is_usage
+from remit.models.base import BlockDone, Settings, TextDelta
 from remit.models.wires import codec as codec_of
 from remit.models.wires.anthropic import AnthropicCodec
-from remit.models.wires.anthropic.decoding import AnthropicDecoder
-from remit.models.wires.anthropic.encoding import AnthropicEncoder
-from remit.models.wires.sse import EventReader
-from remit.transcript import Stub, Transcript, validate
-
-RECORDED = Path(__file__).resolve().parents[2] / "shared" / "wire" / "anthropic"
-FILES = sorted(RECORDED.glob("*.json"))
-
-LOOK = ToolSpec("look", "Look at it.", {"type": "object", "properties": {"at": {"type": "string"}}})
-WIRE = AnthropicCodec()
-UNMARKED = AnthropicCodec(cache_ttl=None)
-THINKING = b'{"type":"thinking","thinking":"hm","signature":"c2ln"}'
-
-
-def request(
-    transcript: Transcript,
-    *,
-    instructions: str = "Help.",
-    tools: tuple[ToolSpec, ...] = (LOOK,),
-    settings: Settings | None = None,
-    max_output: int = 4_096,
-    output_schema: Mapping[str, Any] | None = None,
-) -> ModelRequest:
-    return ModelRequest(
-        instructions,
-        transcript,
-        tools,
-        settings or Settings(),
-        max_output,
-        0.0,
-        output_schema,
-    )
-
-
-def sent(made: ModelRequest, encoder: AnthropicEncoder | None = None) -> Any:
-    """The body of a request, read."""
-    encoder = encoder or UNMARKED.encoder("claude-x")
-    return json.loads(encoder.encode(made, stream=True).body)
-
-
-def opaque(**block: Any) -> Opaque:
-    return Opaque("anthropic", json.dumps(block).encode())
-
-
-def user(*content: Any) -> Message:
-    return Message("user", tuple(Text(each) if isinstance(each, str) else each for each in content))
-
-
-def model(*content: Any) -> Message:
-    return Message(
-        "assistant", tuple(Text(each) if isinstance(each, str) else each for each in content)
-    )
-
-
-def answer(to: str, text: str = "seen", *, is_error: bool = False) -> ToolResult:
-    return ToolResult(to, (Text(text),), is_error)
-
-
-def event(kind: str, **fields: Any) -> bytes:
-    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
-
-
-def begin(**usage: int) -> bytes:
-    return event("message_start", message={"type": "message", "usage": usage})
-
-
-def block(index: int, start: Mapping[str, Any], *deltas: Mapping[str, Any]) -> bytes:
-    written = [event("content_block_start", index=index, content_block=start)]
-    written += [event("content_block_delta", index=index, delta=delta) for delta in deltas]
-    return b"".join([*written, event("content_block_stop", index=index)])
-
-
-def finish(stop_reason: str | None, **usage: int) -> bytes:
-    delta = {"stop_reason": stop_reason}
-    return event("message_delta", delta=delta, usage=usage) + event("message_stop")
-
-
-def call(named: str, name: str = "look") -> dict[str, Any]:
-    return {"type": "tool_use", "id": named, "name": name, "input": {}}
-
-
-def part(text: str) -> dict[str, Any]:
-    return {"type": "input_json_delta", "partial_json": text}
-
-
-def said(text: str) -> dict[str, Any]:
-    return {"type": "text_delta", "text": text}
-
-
-def read(stream: bytes, decoder: AnthropicDecoder | None = None) -> list[Chunk]:
-    decoder = decoder or WIRE.decoder()
-    chunks: list[Chunk] = []
-    for found in EventReader().feed(stream):
-        chunks += decoder.feed(found)
-    return [*chunks, *decoder.end()]
-
-
-def reply(stream: bytes) -> Reply:
-    last = read(stream)[-1]
-    assert isinstance(last, Reply)
-    return last
-
+from remit.transcript import Stub, Transcript
 
 # Requests
 
@@ -541,7 +451,8 @@ def test_what_is_not_known_is_kept_or_skipped() -> None:
         + block(0, {"type": "dream", "of": [1.50]}, {"type": "dream_delta", "of": 2})
         + finish("end_turn")
     )
-    assert reply(stream).message.content == (opaque(type="dream", of=[1.5]),)
+    (kept,) = reply(stream).message.content
+    assert kept == Opaque("anthropic", b'{"type": "dream", "of": [1.5]}')  # as it was written
 
 
 # Errors
@@ -702,386 +613,115 @@ def test_thinking_that_was_said_in_view_of_what_is_gone_is_left_out() -> None:
     assert again.body == UNMARKED.encoder("m").encode(request(transcript), stream=True).body
 
 
-# The prompt cache
-
-
-class Cache:
-    """The provider's prompt cache: four markers, and a look back of 20 blocks from each."""
-
-    def __init__(self) -> None:
-        self._known: set[str] = set()
-
-    def ask(self, body: Any) -> tuple[int, int]:
-        """How many blocks were found, and how many there were. What is marked is written."""
-        blocks: list[tuple[str, bool]] = []
-        for place, entries in [("tools", body.get("tools", [])), ("system", body["system"])]:
-            blocks += [self._block(place, entry) for entry in entries]
-        for message in body["messages"]:
-            blocks += [self._block(message["role"], entry) for entry in message["content"]]
-        prefixes: list[str] = []
-        digest = hashlib.sha256()
-        for text, _ in blocks:
-            digest.update(text.encode())
-            prefixes.append(digest.hexdigest())
-        marked = [at for at, (_, is_marked) in enumerate(blocks) if is_marked]
-        assert len(marked) <= 4
-        found = 0
-        for at in marked:
-            looked = [
-                back for back in range(at, max(at - 21, -1), -1) if prefixes[back] in self._known
-            ]
-            found = max([found, *[back + 1 for back in looked[:1]]])
-        self._known |= {prefixes[at] for at in marked}
-        return found, len(blocks)
-
-    @staticmethod
-    def _block(place: str, entry: dict[str, Any]) -> tuple[str, bool]:
-        is_marked = entry.pop("cache_control", None) is not None
-        assert not (is_marked and entry.get("type") in ("thinking", "redacted_thinking"))
-        assert not (is_marked and entry.get("type") == "text" and not entry["text"].strip())
-        return json.dumps([place, entry]), is_marked
-
-
-class Talk:
-    """A run against that cache."""
-
-    def __init__(self) -> None:
-        self.transcript = Transcript([user("begin")])
-        self.encoder = WIRE.encoder("m")
-        self.cache = Cache()
-        self.had = 0
-        """Blocks of the last request."""
-        self.n = 0
-
-    def ask(self) -> int:
-        """Send the next request; returns by how many blocks it misses what the last one had."""
-        made = request(self.transcript)
-        body = json.loads(self.encoder.encode(made, stream=True).body)
-        found, total = self.cache.ask(body)
-        missed, self.had = self.had - found, total
-        self.transcript.mark_sent()
-        return missed
-
-    def calls(self, count: int, *more: Any) -> None:
-        uses = [ToolUse(f"u{self.n + at}", "look", "{}") for at in range(count)]
-        self.n += count
-        self.transcript.add_reply(model(Opaque("anthropic", THINKING), *more, *uses))
-        with self.transcript.answering() as answering:
-            for slot in answering.slots:
-                slot.settle((Text(f"result of {slot.use.id}"),))
-
-
-@given(st.lists(st.integers(1, 60), min_size=30, max_size=30))
-def test_every_request_finds_all_that_the_one_before_had(counts: list[int]) -> None:
-    """X4: with any number of parallel calls, although the look-back is 20 blocks."""
-    talk = Talk()
-    talk.ask()
-    for count in counts:
-        talk.calls(count)
-        assert talk.ask() == 0
-
-
-SEARCHED = '{"type":"web_search_tool_result","tool_use_id":"s","content":[%d]}'
-
-
-@given(
-    st.lists(st.sampled_from(["calls", "note", "queued", "pause", "resume", "silent"]), max_size=30)
-)
-def test_notes_pauses_and_a_resume_miss_nothing(course: list[str]) -> None:
-    """X4: the markers follow from the transcript alone, so a new encoder sets the same ones."""
-    talk = Talk()
-    talk.ask()
-    for step, what in enumerate(course):
-        match what:
-            case "calls":
-                talk.calls(40, "some text")
-            case "note":
-                talk.calls(2)
-                talk.transcript.say(Text("a note"))
-            case "queued":
-                talk.calls(30)
-                for at in range(15):
-                    talk.transcript.say(Text(f"also {at}"))
-            case "pause":
-                served = [
-                    Opaque("anthropic", (SEARCHED % (step * 99 + at)).encode()) for at in range(30)
-                ]
-                talk.transcript.add_reply(model(*served))
-            case "silent":  # a reply without content is not recorded; a note follows
-                talk.transcript.say(Text("go on"))
-            case _:
-                talk.calls(25)
-                talk.encoder = WIRE.encoder("m")
-        assert talk.ask() == 0
-
-
-def test_an_elision_misses_once() -> None:
-    """X4, X5: what was changed is written anew, and the tools and the system text are found."""
-    talk = Talk()
-    talk.ask()
-    for _ in range(5):
-        talk.calls(30)
-        assert talk.ask() == 0
-    talk.transcript.elide([Stub("u0", 0, "gone", "artifact:x", 12)])
-    talk.calls(30)
-    before = talk.had
-    assert talk.ask() == before - 2
-    for _ in range(3):
-        talk.calls(30)
-        assert talk.ask() == 0
-
-
-def test_a_marker_changes_nothing_else() -> None:
-    """X1, X4: without the markers the bytes are those of a wire that sets none."""
-    talk = Talk()
-    for _ in range(4):
-        talk.calls(3)
-    made = request(talk.transcript)
-    marked = WIRE.encoder("m").encode(made, stream=True).body
-    bare = UNMARKED.encoder("m").encode(made, stream=True).body
-    mark = b',"cache_control":{"type":"ephemeral"}'
-    assert marked.count(mark) == 3
-    assert marked.replace(mark, b"") == bare
-    longer = AnthropicCodec(cache_ttl="1h").encoder("m").encode(made, stream=True).body
-    assert longer == marked.replace(mark, b',"cache_control":{"type":"ephemeral","ttl":"1h"}')
-
-
-def test_whoever_sets_markers_of_his_own_gets_no_others() -> None:
-    """X4: no more than four of them are taken, and top-level ones move by themselves."""
-    own = {"cache_control": {"type": "ephemeral"}}
-    made = request(Transcript([user("x")]), settings=Settings(extra=own))
-    body = sent(made, WIRE.encoder("m"))
-    assert body.pop("cache_control") == own["cache_control"]
-    assert "cache_control" not in json.dumps(body)
-    system = [{"type": "text", "text": str(at), **own} for at in range(4)]
-    made = request(Transcript([user("x")]), settings=Settings(extra={"system": system}))
-    assert json.dumps(sent(made, WIRE.encoder("m"))).count("cache_control") == 4
-
-
-def test_without_a_system_text_the_last_tool_is_marked() -> None:
-    """X4: tools come first in what is cached."""
-    body = sent(request(Transcript([user("x")]), instructions=""), WIRE.encoder("m"))
-    assert "system" not in body
-    assert body["tools"][-1]["cache_control"] == {"type": "ephemeral"}
-
-
-# Bytes
-
-
-def messages_of(body: bytes) -> bytes:
-    """The messages of a body as they are written, without their end."""
-    return body[body.index(b'"messages":[') : -2]
-
-
-BLOCKS = st.one_of(
-    st.text(min_size=1).map(Text),
-    st.just(Opaque("anthropic", THINKING)),
-    st.just(Opaque("openai", b'{"type":"reasoning"}')),
-    st.just(opaque(type="remit.beside", citations=[1])),
-    st.builds(Opaque, st.just("anthropic"), st.binary(max_size=9)),
-)
-USES = st.builds(
-    ToolUse,
-    st.just("x"),
-    st.sampled_from(["look", "files.read", "größe"]),
-    st.sampled_from(["{}", '{"at": 1}', "", "[1"]),
-)
-
-
-@given(
-    st.lists(st.tuples(st.lists(st.one_of(BLOCKS, USES), max_size=5), st.booleans()), max_size=6)
-)
-def test_the_messages_of_a_request_begin_with_those_of_the_one_before(
-    course: list[tuple[list[Any], bool]],
-) -> None:
-    """X1, J1: byte for byte, cache markers aside, and each is encoded once."""
-    transcript = Transcript([user("begin")])
+def test_a_container_is_gone_on_with_until_it_is_gone() -> None:
+    """T7: where the provider's code ran is a part of what it said, and comes back with the next request."""
+    stream = (
+        event("message_start", message={"usage": {}, "container": {"id": "c1", "expires_at": "?"}})
+        + block(0, {**call("a"), "caller": {"type": "code_execution_20260120", "tool_id": "s"}})
+        + finish("tool_use")
+    )
+    *before, last = read(stream)
+    assert isinstance(last, Reply)
+    assert before == [BlockDone(each) for each in last.message.content]
+    body = {"content": [call("a")], "container": {"id": "c1"}, "stop_reason": "tool_use"}
+    whole = WIRE.decoder().whole(json.dumps(body).encode())
+    assert whole.message.content[1:] == (opaque(type="remit.message", container={"id": "c1"}),)
+    transcript = Transcript([user("x")])
+    transcript.add_reply(last.message)
+    with transcript.answering() as answering:
+        answering.slots[0].settle((Text("seen"),))
     encoder = UNMARKED.encoder("m")
-    counted: list[int] = []
-    pieces = encoder._pieces
-    write = pieces._encode
-    pieces._encode = lambda index, message: counted.append(index) or write(index, message)
-    before = messages_of(encoder.encode(request(transcript), stream=True).body)
-    for blocks, speaks in course:
-        transcript.mark_sent()
-        try:
-            transcript.add_reply(model(*blocks))
-        except TranscriptError:
-            continue  # nothing in it
-        if transcript.owed:
-            with transcript.answering():
-                pass
-        if speaks or transcript.last is None or transcript.last.role == "assistant":
-            transcript.say(Text("on"))
-        made = encoder.encode(request(transcript), stream=True).body
-        json.loads(made)
-        assert messages_of(made).startswith(before)
-        assert made == UNMARKED.encoder("m").encode(request(transcript), stream=True).body
-        before = messages_of(made)
-    assert counted == list(range(len(transcript)))
+    found = sent(request(transcript), encoder)
+    assert found["container"] == "c1"
+    assert found["messages"][1]["content"][0]["caller"]["tool_id"] == "s"
+    assert len(found["messages"][1]["content"]) == 1
+    refused = faulted(400, "invalid_request_error", "container: c1 has expired")
+    assert refused.repair == "container"
+    assert encoder.repair("container")
+    assert "container" not in sent(request(transcript), encoder)
+    assert not encoder.repair("container")
 
 
-_SCRIPT = """
-import sys
-from remit.messages import Message, Text, ToolResult, ToolUse
-from remit.models.base import ModelRequest, Settings, ToolSpec
-from remit.models.wires.anthropic import AnthropicCodec
-from remit.transcript import Transcript
-
-tools = tuple(ToolSpec(f"größe.{n}", "d", {"type": "object", "properties": {}}) for n in range(9))
-uses = tuple(ToolUse(f"c{n}", f"größe.{n}", "{}") for n in range(9))
-results = tuple(ToolResult(f"c{n}", (Text(str(n)),)) for n in range(9))
-transcript = Transcript([Message("user", (Text("x"),)), Message("assistant", uses), Message("user", results)])
-made = ModelRequest("Help.", transcript, tools, Settings(extra={"b": 1, "a": 2}), 9, 0.0)
-sys.stdout.buffer.write(AnthropicCodec().encoder("m").encode(made, stream=True).body)
-"""
+def test_white_space_at_the_end_of_a_paused_turn_is_left_out_where_it_is_refused() -> None:
+    """case 79: a paused turn goes back unchanged, unless the provider does not take its own words."""
+    transcript = Transcript([user("x"), model(opaque(type="server_tool_use", id="s"), "So: \n")])
+    encoder = UNMARKED.encoder("m")
+    assert sent(request(transcript), encoder)["messages"][1]["content"][1]["text"] == "So: \n"
+    told = "messages: final assistant content cannot end with trailing whitespace"
+    assert faulted(400, "invalid_request_error", told).repair == "whitespace"
+    assert encoder.repair("whitespace")
+    assert sent(request(transcript), encoder)["messages"][1]["content"][1]["text"] == "So:"
+    assert not encoder.repair("whitespace")
 
 
-def test_the_bytes_do_not_depend_on_the_process() -> None:
-    """X1, case 76: equal in processes with different hash seeds."""
-    made = {
-        subprocess.run(
-            [sys.executable, "-c", _SCRIPT],
-            env=os.environ | {"PYTHONHASHSEED": str(seed)},
-            check=True,
-            capture_output=True,
-        ).stdout
-        for seed in range(5)
+def test_a_body_says_which_of_its_fields_have_no_place() -> None:
+    """T6: what is left out of a history from outside is named."""
+    marked = {"cache_control": {"type": "ephemeral"}}
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "x", **marked}]},
+            {"role": "assistant", "content": [call("a")]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "news": 1}]},
+        ],
     }
-    assert len(made) == 1
+    parsed = WIRE.parse(body)
+    assert parsed.set_aside == ("cache_control", "news")
+    again = sent(request(parsed.transcript, settings=parsed.settings))["messages"]
+    assert again[0]["content"] == [{"type": "text", "text": "x"}]
+    assert again[2]["content"] == [{"type": "tool_result", "tool_use_id": "a"}]
 
 
-# Whatever comes
-
-
-def survives(stream: bytes) -> None:
-    """It ends in a reply or in an error of the model."""
-    decoder = WIRE.decoder()
-    assert decoder.usage is None
-    try:
-        chunks = read(stream, decoder)
-    except ModelError:
-        assert decoder.usage is None or is_usage(decoder.usage)
-        return
-    assert isinstance(chunks[-1], Reply)
-    checked_reply(chunks[-1])
-    told = [chunk.block for chunk in chunks if isinstance(chunk, BlockDone)]
-    assert list(chunks[-1].message.content[: len(told)]) == told
-
-
-STREAMS = [
-    exchange["response"]["sse"].encode()
-    for file in FILES
-    for exchange in json.loads(file.read_text())["exchanges"]
-    if "sse" in exchange["response"]
-] or [begin() + block(0, call("a"), part('{"at":1}')) + finish("tool_use")]
-
-
-@pytest.mark.parametrize("stream", STREAMS)
-def test_a_stream_that_is_cut_anywhere_is_a_failed_attempt(stream: bytes) -> None:
-    """C3: only what has its end is a reply."""
-    whole = stream.rstrip()
-    for end in range(len(whole)):
-        with pytest.raises(ModelError):
-            read(whole[:end])
-
-
-@pytest.mark.parametrize("stream", STREAMS)
-def test_a_stream_with_any_byte_flipped_has_a_typed_end(stream: bytes) -> None:
-    for at in range(len(stream)):
-        for bit in (0x01, 0x20, 0x80):
-            survives(stream[:at] + bytes([stream[at] ^ bit]) + stream[at + 1 :])
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=5,
-)
-FIELDS = st.sampled_from(
-    [
-        "index",
-        "delta",
-        "content_block",
-        "message",
-        "usage",
-        "error",
-        "text",
-        "input",
-        "name",
-        "id",
-        "content",
-        "stop_reason",
-        "citations",
-        "iterations",
-        "output_tokens",
-        "details",
+def test_what_is_split_or_out_of_order_is_read_as_the_provider_reads_it() -> None:
+    """T1, T6: turns are merged, results are matched by id, and an own part of one stays with it."""
+    tool = {"type": "tool_reference", "tool_name": "look"}
+    results = [
+        {"type": "tool_result", "tool_use_id": "b", "content": [tool]},
+        {"type": "tool_result", "tool_use_id": "a", "content": "first"},
     ]
-)
-KINDS = st.sampled_from(
-    [
-        "message_start",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_stop",
-        "message_delta",
-        "message_stop",
-        "error",
-        "text",
-        "tool_use",
-        "text_delta",
-        "input_json_delta",
-        "thinking",
-        "signature_delta",
-        "citations_delta",
-        "compaction_delta",
-        "message",
-    ]
-)
-SHAPES = st.recursive(
-    JSON,
-    lambda inner: st.builds(
-        lambda kind, fields: {"type": kind} | fields,
-        KINDS,
-        st.dictionaries(FIELDS, inner, max_size=4),
-    ),
-    max_leaves=6,
-)
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": [call("a")]},
+            {"role": "assistant", "content": [call("b")]},
+            {"role": "user", "content": [results[0], {"type": "text", "text": "and"}]},
+            {"role": "user", "content": [results[1]]},
+        ],
+    }
+    parsed = WIRE.parse(body)
+    assert parsed.transcript.report == ()
+    again = sent(request(parsed.transcript))["messages"]
+    assert [use["id"] for use in again[1]["content"]] == ["a", "b"]
+    assert again[2]["content"] == [results[1], results[0], {"type": "text", "text": "and"}]
 
 
-@given(st.lists(SHAPES, max_size=8))
-def test_any_events_have_a_typed_end(events: list[Any]) -> None:
-    lines = [f"data: {json.dumps(each)}\n\n".encode() for each in events]
-    survives(b"".join(lines))
-    survives(begin() + b"".join(lines) + finish("tool_use"))
-
-
-@given(st.one_of(st.binary(), SHAPES.map(lambda shape: json.dumps(shape).encode())))
-def test_any_body_has_a_typed_end(body: bytes) -> None:
-    with contextlib.suppress(ModelError):
-        checked_reply(WIRE.decoder().whole(body))
-    survives(body)
-    for status in (200, 400, 429, 500):
-        assert isinstance(WIRE.fault(status, {}, body).error, ModelError)
-
-
-@given(SHAPES)
-def test_any_body_is_read_back_or_refused(shape: Any) -> None:
-    """T6: what is no request of this wire is a `TranscriptError`."""
-    for body in (
-        shape,
-        {"messages": shape},
-        {"messages": [shape]},
-        {"messages": [{"role": "user", "content": [shape]}], "tools": shape, "system": shape},
-    ):
-        if isinstance(body, dict):
-            try:
-                parsed = WIRE.parse(body)
-            except TranscriptError:
-                continue
-            validate(parsed.transcript)
+def test_a_note_in_place_of_an_own_part_of_a_result_is_text() -> None:
+    """X5: what was elided does not come back by another door."""
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": [call("a")]},
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "a",
+                        "content": [{"type": "tool_reference", "tool_name": "look"}],
+                    }
+                ],
+            },
+        ],
+    }
+    transcript = WIRE.parse(body).transcript
+    transcript.elide([Stub("a", 0, "It is kept.", "artifact:x", 9)])
+    found = sent(request(transcript))["messages"][2]["content"]
+    assert found == [{"type": "tool_result", "tool_use_id": "a", "content": "It is kept."}]
 
 
 # Recorded traffic

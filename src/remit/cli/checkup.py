@@ -28,7 +28,7 @@ from remit.transcript import Transcript
 if TYPE_CHECKING:
     from remit.models.endpoint import Endpoint
 
-__all__ = ["Finding", "environment", "examined", "keys"]
+__all__ = ["Finding", "answers", "environment", "examined", "keys"]
 
 Level: TypeAlias = Literal["ok", "warn", "fail"]
 
@@ -154,11 +154,12 @@ async def _asked(name: str, model: Model) -> AsyncIterator[Finding]:
             return
         count = f", and lists {len(listed):,} models" if listed else ""
         yield _of(name, "reach", "ok", f"{model.base_url} answers{count}")
-        async for finding in _answers(name, model, listed):
+        async for finding in answers(name, model, listed):
             yield finding
 
 
-async def _answers(name: str, model: Endpoint, listed: Sequence[str]) -> AsyncIterator[Finding]:
+async def answers(name: str, model: Endpoint, listed: Sequence[str]) -> AsyncIterator[Finding]:
+    """Whether it answers one small request; `listed` are names that it says it knows."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:

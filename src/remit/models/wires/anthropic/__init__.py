@@ -1,7 +1,8 @@
 """The wire of Anthropic Messages (`POST /v1/messages`).
 
     codec.py      the endpoint: its headers, its encoder, what its errors mean
-    encoding.py   a request: tools, settings, messages
+    encoding.py   a request: settings, and what the others write
+    prefix.py     tools and system text;  writing.py  messages
     markers.py    where in a request the prompt cache is told to look
     decoding.py   a reply, from a stream or whole
     blocks.py     blocks of content, there and back; what they say that remit has no words for

@@ -2,7 +2,8 @@
 
 What remit has words for becomes `Text`, `ToolUse`, `ToolResult` or `Media`. What a block says beyond that is
 kept in an `Opaque` behind it, `{"type": "remit.beside", ...}`, and merged into it when it goes out again; any
-other block is an `Opaque` itself, byte for byte. Two more stand in turns of the user that were parsed from a
+other block is an `Opaque` itself, byte for byte. What a reply says as a whole is kept behind its last block,
+`{"type": "remit.message", ...}`. Two more stand in turns of the user that were parsed from a
 request: `{"type": "remit.result", ...}`, which says what of a result was no text and no media, and whole
 messages of another role than user and assistant.
 """
@@ -22,6 +23,7 @@ from remit.models.wires.anthropic.foreign import is_table
 __all__ = [
     "BESIDE",
     "BINDING",
+    "MESSAGE",
     "NO_OUTPUT",
     "RESULT",
     "Fields",
@@ -33,6 +35,7 @@ __all__ = [
     "media_of",
     "object_of",
     "opaque",
+    "read",
     "reply_block",
     "text_of",
     "written",
@@ -41,6 +44,7 @@ __all__ = [
 Fields: TypeAlias = "dict[str, msgspec.Raw]"
 
 BESIDE: Final = "remit.beside"
+MESSAGE: Final = "remit.message"
 RESULT: Final = "remit.result"
 BINDING: Final = frozenset({"thinking", "redacted_thinking"})
 """Blocks that the provider checks against everything that stands before them."""
@@ -58,6 +62,7 @@ _TEXT = frozenset({"type", "text"})
 _CALL = frozenset({"type", "id", "name", "input"})
 _NOTHING: tuple[bytes, ...] = (b"null", b"[]")
 _DIRECT = {"type": "direct"}
+"""The caller of a call that the model itself made, which is so without a word."""
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _string = msgspec.json.Decoder(str)
@@ -83,6 +88,14 @@ def text_of(fields: Mapping[str, msgspec.Raw], name: str) -> str | None:
     try:
         return _string.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def read(raw: msgspec.Raw | None) -> Any:
+    """A field, whatever it is; None where it is absent or cannot be read."""
+    try:
+        return None if raw is None else msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 
 
@@ -115,17 +128,9 @@ def beside(issuer: str, fields: Fields, known: frozenset[str]) -> tuple[Opaque, 
         if name not in known
         and name != "cache_control"
         and bytes(raw).strip() not in _NOTHING
-        and not (name == "caller" and _is_direct(raw))
+        and not (name == "caller" and read(raw) == _DIRECT)
     }
     return (opaque(issuer, {"type": BESIDE, **extra}),) if extra else ()
-
-
-def _is_direct(raw: msgspec.Raw) -> bool:
-    """The model itself called: what is so without a word."""
-    try:
-        return msgspec.json.decode(raw) == _DIRECT
-    except (msgspec.DecodeError, RecursionError):
-        return False
 
 
 def reply_block(issuer: str, data: bytes, fields: Fields, own: Own) -> tuple[Block, ...]:

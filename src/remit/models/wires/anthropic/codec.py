@@ -10,7 +10,7 @@ import msgspec
 
 from remit.errors import ConfigurationError
 from remit.messages import Message, Opaque, Text, ToolUse, Usage
-from remit.models.wires.anthropic.blocks import BESIDE, kind_of, object_of
+from remit.models.wires.anthropic.blocks import BESIDE, MESSAGE, kind_of, object_of
 from remit.models.wires.anthropic.counting import STOP_REASONS
 from remit.models.wires.anthropic.decoding import AnthropicDecoder
 from remit.models.wires.anthropic.encoding import AnthropicEncoder
@@ -89,6 +89,7 @@ class AnthropicCodec:
     def reply_json(self, message: Message, *, stop_reason: str, usage: Usage) -> Mapping[str, Any]:
         """A reply as the provider would write it; `stop_reason` in its words or in ours."""
         content: list[dict[str, Any]] = []
+        whole: dict[str, Any] = {}
         for block in message.content:
             if isinstance(block, Text):
                 content.append({"type": "text", "text": block.text})
@@ -101,10 +102,13 @@ class AnthropicCodec:
                 if found is None:
                     continue
                 said = msgspec.json.decode(block.data)
-                if found[0] != BESIDE:
+                more = {name: said[name] for name in said if name != "type"}
+                if found[0] == MESSAGE:
+                    whole = more
+                elif found[0] != BESIDE:
                     content.append(said)
                 elif content:
-                    content[-1] |= {name: said[name] for name in said if name != "type"}
+                    content[-1] |= more
         digest = hashlib.sha256(msgspec.json.encode([content, stop_reason]))
         return {
             "id": f"msg_{digest.hexdigest()[:24]}",
@@ -114,6 +118,7 @@ class AnthropicCodec:
             "content": content,
             "stop_reason": _WORDS.get(stop_reason, stop_reason),
             "stop_sequence": None,
+            **whole,
             "usage": {
                 "input_tokens": usage.input,
                 "cache_creation_input_tokens": usage.cache_write,

@@ -15,10 +15,12 @@ from remit.errors import ModelError, ModelProtocolError
 from remit.messages import Block, Message, Opaque, Reply, StopReason, ToolUse, Usage
 from remit.models.base import BlockDone, Chunk, Notice, TextDelta
 from remit.models.wires.anthropic.blocks import (
+    MESSAGE,
     Fields,
     fields_of,
     is_object,
     object_of,
+    opaque,
     reply_block,
     text_of,
 )
@@ -58,10 +60,12 @@ class _Delta(msgspec.Struct):
     encrypted_content: msgspec.Raw = _ABSENT
     stop_reason: Any = None
     stop_details: Any = None
+    container: Any = None
 
 
 class _Begun(msgspec.Struct):
     usage: Any = None
+    container: Any = None
 
 
 class _Event(msgspec.Struct):
@@ -83,6 +87,7 @@ class _Whole(msgspec.Struct):
     content: list[msgspec.Raw] | None = None
     stop_reason: Any = None
     usage: Any = None
+    container: Any = None
     error: Any = None
 
 
@@ -123,6 +128,7 @@ class AnthropicDecoder:
         self._ended = False
         self._stop_reason: Any = None
         self._stop_details: Any = None
+        self._container: Any = None
         self._order: list[_Growing] = []
         """All blocks, in the order in which they began."""
         self._open: dict[int, _Growing] = {}
@@ -199,7 +205,8 @@ class AnthropicDecoder:
                 raise self._protocol("a block of the content is no object")
             blocks += reply_block(self._issuer, bytes(raw), fields, self._own)
         self.content += len(blocks)
-        return self._reply(blocks, found.stop_reason)
+        self._container = found.container
+        return self._reply([*blocks, *self._as_a_whole()], found.stop_reason)
 
     # One event each
 
@@ -209,6 +216,7 @@ class AnthropicDecoder:
         self._begun = True
         if found.message is not None:
             self._counted.take(found.message.usage)
+            self._container = found.message.container
 
     def _start(self, found: _Event) -> Sequence[Chunk]:
         raw = _whole_text(found.content_block)
@@ -265,6 +273,8 @@ class AnthropicDecoder:
         return self._complete()
 
     def _turn(self, found: _Event) -> None:
+        if found.delta is not None and found.delta.container is not None:
+            self._container = found.delta.container
         if found.delta is not None and found.delta.stop_reason is not None:
             self._stop_reason = found.delta.stop_reason
             self._stop_details = found.delta.stop_details
@@ -285,6 +295,10 @@ class AnthropicDecoder:
         if stop_reason is StopReason.REFUSAL:
             chunks += _why_refused(self._stop_details)
         blocks = [each for block in self._order for each in block.blocks or ()]
+        if not (self._order and self._order[-1].is_cut):
+            whole = self._as_a_whole()
+            chunks += map(BlockDone, whole)
+            blocks += whole
         chunks.append(self._reply(blocks, self._stop_reason))
         return chunks
 
@@ -348,6 +362,12 @@ class AnthropicDecoder:
             return name, arguments
         name = toolbox.own_name(name)
         return name, toolbox.own_arguments(name, arguments)
+
+    def _as_a_whole(self) -> Sequence[Block]:
+        """What the reply says beside its blocks, as a block."""
+        if not is_table(self._container):
+            return ()
+        return (opaque(self._issuer, {"type": MESSAGE, "container": self._container}),)
 
     def _reply(self, blocks: Sequence[Block], stop_reason: Any) -> Reply:
         return Reply(

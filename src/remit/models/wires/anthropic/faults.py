@@ -136,6 +136,10 @@ def _judged(status: int, error: _Error, headers: Mapping[str, str], usage: Usage
         or "invalid signature" in lower.replace("`", "")
     ):
         return Fault(rejected(), "opaque")
+    if status == 400 and "trailing whitespace" in lower:
+        return Fault(rejected(), "whitespace")
+    if status in (400, 404) and "container" in lower:
+        return Fault(rejected(), "container")
     may = headers.get("x-should-retry")
     if may == "true" or (may != "false" and (status in _RETRIED or status >= 500)):
         after = retry_after(headers)

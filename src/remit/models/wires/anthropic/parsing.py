@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 _OWN = frozenset({"model", "messages", "stream", "max_tokens", "system", "tools", "cache_control"})
 _TOOL = frozenset({"name", "description", "input_schema"})
 _MEDIA = frozenset({"type", "source", "title"})
-_RESULT = frozenset({"type", "tool_use_id", "content", "is_error"})
+_RESULT = frozenset({"type", "tool_use_id", "content", "is_error", "toolset_name"})
 
 
 def parse(body: Mapping[str, Any], issuer: str) -> Parsed:
@@ -59,7 +59,9 @@ def parse(body: Mapping[str, Any], issuer: str) -> Parsed:
         settings=_settings(body, extra),
         model=str(body.get("model", "")),
         stream=body.get("stream") is True,
-        set_aside=("cache_control",) if _has_marker(body) else (),
+        set_aside=tuple(
+            sorted(reader.dropped | ({"cache_control"} if _has_marker(body) else set()))
+        ),
     )
 
 
@@ -146,6 +148,8 @@ class _Reader:
 
     def __init__(self, issuer: str) -> None:
         self._issuer = issuer
+        self.dropped: set[str] = set()
+        """Names of fields that have no place."""
 
     def message(self, at: int, entry: Any) -> Message | None:
         """A message; None where nothing is in it."""
@@ -225,6 +229,7 @@ class _Reader:
             elif found:
                 native.append(len(parts))
                 parts.append(Text(_encode(part).decode()))
+        self.dropped |= block.keys() - _RESULT
         said: dict[str, Any] = {"type": RESULT, "index": index}
         if native:
             said["parts"] = native

@@ -1,0 +1,259 @@
+"""Messages as they go out: blocks in their order, what stood beside a block back in it, own blocks as they were.
+
+What may go out depends on what the provider can still check: a block that binds to the conversation before it is
+left out where that was changed (X5), or where the provider has refused it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from remit.messages import Block, Media, Message, Opaque, Text, ToolResult, ToolUse
+from remit.models.wires.anthropic.blocks import (
+    BESIDE,
+    BINDING,
+    MESSAGE,
+    NO_OUTPUT,
+    RESULT,
+    Fields,
+    is_object,
+    kind_of,
+    media_block,
+    object_of,
+    read,
+)
+from remit.models.wires.anthropic.foreign import is_list, is_table
+from remit.models.wires.pieces import Piece
+from remit.models.wires.toolbox import Toolbox
+from remit.transcript import Break
+
+__all__ = ["Writer"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Writer:
+    """Writes the messages of one run."""
+
+    def __init__(self, issuer: str, toolbox: Toolbox) -> None:
+        self._issuer = issuer
+        self.toolbox = toolbox
+        self.breaks: tuple[Break, ...] = ()
+        self.bare = 0
+        """In so many leading messages no binding block goes out."""
+        self.trimmed = -1
+        """The index of a message whose last text ends without white space."""
+        self.bound = False
+        """Whether a binding block has gone out."""
+        self.left_out = 0
+        """Binding blocks that did not go out for a break, since somebody last looked."""
+        self.containers: dict[int, str] = {}
+        """By the index of a reply: where the provider's code ran, which is gone on with there."""
+        self._toolsets: dict[str, msgspec.Raw] = {}
+        """By the id of a call: the set that its tool belongs to, which its result has to name."""
+
+    def write(self, index: int, message: Message) -> Piece:
+        """One message, or several where one was parsed with others in its place; nothing where nothing is left."""
+        if message.role == "assistant":
+            return self._reply(index, message.content)
+        made = self._said(message)
+        if made.data or index:
+            return made
+        # A conversation begins with the user, also where another provider's block was all there was.
+        turn = _Turn("user")
+        turn.add(_text("(The beginning cannot be shown here.)"))
+        return turn.piece()
+
+    # The assistant's turn
+
+    def _reply(self, index: int, content: Sequence[Block]) -> Piece:
+        turn = _Turn("assistant")
+        for block in content:
+            if isinstance(block, Text):
+                turn.add(_text(block.text))
+            elif isinstance(block, ToolUse):
+                turn.add(self._call(block), call=block.id)
+            elif isinstance(block, Opaque) and block.issuer == self._issuer:
+                self._own(index, turn, block)
+            else:
+                turn.skip()
+        if index == self.trimmed and isinstance(content[-1], Text):
+            turn.replace(_text(content[-1].text.rstrip()))
+        return turn.piece()
+
+    def _own(self, index: int, turn: _Turn, block: Opaque) -> None:
+        """A block of the provider's own, or what it said beside one."""
+        found = kind_of(block.data)
+        if found is None:
+            turn.skip()
+            return
+        kind, fields = found
+        if kind == BESIDE:
+            if turn.call is not None and "toolset_name" in fields:
+                self._toolsets[turn.call] = fields["toolset_name"]
+            turn.merge(fields)
+        elif kind == MESSAGE:
+            container = read(fields.get("container"))
+            if is_table(container) and isinstance(container.get("id"), str):
+                self.containers[index] = container["id"]
+        elif kind not in BINDING:
+            turn.add_own(block.data, may_mark="cache_control" not in fields)
+        elif index >= self.bare and not any(each.first < index < each.end for each in self.breaks):
+            turn.add_own(block.data, may_mark=False)
+            self.bound = True
+        else:
+            turn.skip()
+            self.left_out += index >= self.bare
+
+    def _call(self, use: ToolUse) -> bytes:
+        head = {"type": "tool_use", "id": use.id, "name": self.toolbox.wire_name(use.name)}
+        arguments = self.toolbox.wire_arguments(use.name, use.arguments)
+        return _encode(head)[:-1] + b',"input":' + object_of(arguments) + b"}"
+
+    # The user's turn
+
+    def _said(self, message: Message) -> Piece:
+        """A turn of the user. Messages of other roles that were parsed in its place stand between its parts."""
+        natives = self._natives(message)
+        parts: list[Piece] = []
+        turn = _Turn("user")
+        results = 0
+        for block in message.content:
+            if isinstance(block, ToolResult):
+                turn.add(self._result(block, natives.get(results)))
+                results += 1
+            elif isinstance(block, Text):
+                turn.add(_text(block.text))
+            elif isinstance(block, Media):
+                turn.add(_encode(media_block(block)))
+            elif (found := self._found(block)) is None:
+                turn.skip()
+            elif found[0] == BESIDE:
+                turn.merge(found[1])
+            elif "role" in found[1]:
+                parts += (turn.piece(), Piece(found[2]))
+                turn = _Turn("user")
+            elif found[0] != RESULT:
+                turn.add_own(found[2], may_mark="cache_control" not in found[1])
+        return _joined([*parts, turn.piece()]) if parts else turn.piece()
+
+    def _found(self, block: Block) -> tuple[str, Fields, bytes] | None:
+        """The kind, the fields and the bytes of an own block; None for any other."""
+        if not isinstance(block, Opaque) or block.issuer != self._issuer:
+            return None
+        found = kind_of(block.data)
+        return None if found is None else (*found, block.data)
+
+    def _natives(self, message: Message) -> dict[int, Fields]:
+        """What the results of a turn say beyond text and media, by their index."""
+        made: dict[int, Fields] = {}
+        for block in message.content:
+            found = self._found(block)
+            if found is not None and found[0] == RESULT:
+                index = read(found[1].get("index"))
+                if isinstance(index, int):
+                    made[index] = found[1]
+        return made
+
+    def _result(self, result: ToolResult, native: Fields | None) -> bytes:
+        parts: Any = () if native is None else read(native.get("parts"))
+        content = [
+            media_block(part)
+            if isinstance(part, Media)
+            else _native(part.text)
+            if is_list(parts) and at in parts
+            else {"type": "text", "text": part.text}
+            for at, part in enumerate(result.content)
+        ]
+        fields: dict[str, Any] = {
+            "type": "tool_result",
+            "tool_use_id": result.tool_use_id,
+            "content": content,
+        }
+        only = content[0] if len(content) == 1 else None
+        if native is not None and "blank" in native and result.text == NO_OUTPUT:
+            del fields["content"]
+        elif isinstance(only, dict) and only["type"] == "text":
+            fields["content"] = only["text"]
+        if result.is_error:
+            fields["is_error"] = True
+        toolset = self._toolsets.get(result.tool_use_id)
+        if toolset is not None:
+            fields["toolset_name"] = toolset
+        return _encode(fields)
+
+
+class _Turn:
+    """One message as it is written."""
+
+    def __init__(self, role: str) -> None:
+        self._role = role
+        self._blocks: list[bytes] = []
+        self._last_mark = -1
+        """Index of the last block that may carry a cache marker."""
+        self._beside = False
+        """Whether the newest block of the message went out, so that what stood beside it may too."""
+        self.call: str | None = None
+        """The id of the newest block, where that is a call."""
+
+    def add(self, block: bytes, *, call: str | None = None) -> None:
+        """A block that we have written."""
+        self._last_mark = len(self._blocks)
+        self._blocks.append(block)
+        self._beside = True
+        self.call = call
+
+    def add_own(self, block: bytes, *, may_mark: bool) -> None:
+        """A block of the provider's, to which nothing is added."""
+        if may_mark:
+            self._last_mark = len(self._blocks)
+        self._blocks.append(block.strip())
+        self.skip()
+
+    def skip(self) -> None:
+        """What stands beside the newest block does not go out."""
+        self._beside = False
+        self.call = None
+
+    def replace(self, block: bytes) -> None:
+        """The newest block goes out so."""
+        self._blocks[-1] = block
+
+    def merge(self, fields: Fields) -> None:
+        """Put what stood beside the newest block back into it."""
+        more = {name: raw for name, raw in fields.items() if name != "type"}
+        if self._beside and more:
+            self._blocks[-1] = self._blocks[-1][:-1] + b"," + _encode(more)[1:]
+
+    def piece(self) -> Piece:
+        if not self._blocks:
+            return Piece(b"")
+        head = b'{"role":"%s","content":[' % self._role.encode()
+        mark = None
+        if self._last_mark >= 0:
+            before = self._blocks[: self._last_mark + 1]
+            mark = len(head) + sum(map(len, before)) + len(before) - 2  # before its last brace
+        return Piece(head + b",".join(self._blocks) + b"]}", mark)
+
+
+def _joined(parts: Sequence[Piece]) -> Piece:
+    """Several messages as one piece."""
+    data, mark = b"", None
+    for part in parts:
+        if part.data:
+            data += b"," if data else b""
+            mark = mark if part.mark is None else len(data) + part.mark
+            data += part.data
+    return Piece(data, mark)
+
+
+def _text(text: str) -> bytes:
+    return _encode({"type": "text", "text": text})
+
+
+def _native(text: str) -> msgspec.Raw | dict[str, Any]:
+    """A part of a result that was no text: as it was, unless a note has taken its place since."""
+    return msgspec.Raw(text.encode()) if is_object(text) else {"type": "text", "text": text}

@@ -1,0 +1,164 @@
+"""Whatever comes from the other side of the Anthropic wire, it has a typed end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anthropic_rig import (
+    FILES,
+    WIRE,
+    begin,
+    block,
+    call,
+    finish,
+    part,
+    read,
+)
+from remit.errors import (
+    ModelError,
+    TranscriptError,
+)
+from remit.messages import (
+    Reply,
+)
+from remit.models.base import BlockDone
+from remit.models.checked import checked_reply, is_usage
+from remit.transcript import validate
+
+# Whatever comes
+
+
+def survives(stream: bytes) -> None:
+    """It ends in a reply or in an error of the model."""
+    decoder = WIRE.decoder()
+    assert decoder.usage is None
+    try:
+        chunks = read(stream, decoder)
+    except ModelError:
+        assert decoder.usage is None or is_usage(decoder.usage)
+        return
+    assert isinstance(chunks[-1], Reply)
+    checked_reply(chunks[-1])
+    told = [chunk.block for chunk in chunks if isinstance(chunk, BlockDone)]
+    assert list(chunks[-1].message.content[: len(told)]) == told
+
+
+STREAMS = [
+    exchange["response"]["sse"].encode()
+    for file in FILES
+    for exchange in json.loads(file.read_text())["exchanges"]
+    if "sse" in exchange["response"]
+] or [begin() + block(0, call("a"), part('{"at":1}')) + finish("tool_use")]
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_a_stream_that_is_cut_anywhere_is_a_failed_attempt(stream: bytes) -> None:
+    """C3: only what has its end is a reply."""
+    whole = stream.rstrip()
+    for end in range(len(whole)):
+        with pytest.raises(ModelError):
+            read(whole[:end])
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_a_stream_with_any_byte_flipped_has_a_typed_end(stream: bytes) -> None:
+    for at in range(len(stream)):
+        for bit in (0x01, 0x20, 0x80):
+            survives(stream[:at] + bytes([stream[at] ^ bit]) + stream[at + 1 :])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+FIELDS = st.sampled_from(
+    [
+        "index",
+        "delta",
+        "content_block",
+        "message",
+        "usage",
+        "error",
+        "text",
+        "input",
+        "name",
+        "id",
+        "content",
+        "stop_reason",
+        "citations",
+        "iterations",
+        "output_tokens",
+        "details",
+    ]
+)
+KINDS = st.sampled_from(
+    [
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+        "message_stop",
+        "error",
+        "text",
+        "tool_use",
+        "text_delta",
+        "input_json_delta",
+        "thinking",
+        "signature_delta",
+        "citations_delta",
+        "compaction_delta",
+        "message",
+    ]
+)
+SHAPES = st.recursive(
+    JSON,
+    lambda inner: st.builds(
+        lambda kind, fields: {"type": kind} | fields,
+        KINDS,
+        st.dictionaries(FIELDS, inner, max_size=4),
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.lists(SHAPES, max_size=8))
+def test_any_events_have_a_typed_end(events: list[Any]) -> None:
+    lines = [f"data: {json.dumps(each)}\n\n".encode() for each in events]
+    survives(b"".join(lines))
+    survives(begin() + b"".join(lines) + finish("tool_use"))
+
+
+@given(st.one_of(st.binary(), SHAPES.map(lambda shape: json.dumps(shape).encode())))
+def test_any_body_has_a_typed_end(body: bytes) -> None:
+    with contextlib.suppress(ModelError):
+        checked_reply(WIRE.decoder().whole(body))
+    survives(body)
+    for status in (200, 400, 429, 500):
+        assert isinstance(WIRE.fault(status, {}, body).error, ModelError)
+
+
+@given(SHAPES)
+def test_any_body_is_read_back_or_refused(shape: Any) -> None:
+    """T6: what is no request of this wire is a `TranscriptError`."""
+    for body in (
+        shape,
+        {"messages": shape},
+        {"messages": [shape]},
+        {"messages": [{"role": "user", "content": [shape]}], "tools": shape, "system": shape},
+    ):
+        if isinstance(body, dict):
+            try:
+                parsed = WIRE.parse(body)
+            except TranscriptError:
+                continue
+            validate(parsed.transcript)
