@@ -6,7 +6,7 @@ the memory. Source: WHATWG HTML, section 9.2.6 (parsing an event stream).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -39,14 +39,17 @@ class EventReader:
         self._name = ""
         self._data: list[bytes] = []
         self._size = 0
-        """Bytes of the data of the event that is being read."""
+        """Bytes of the event that is being read."""
         self._head: bytes | None = b""
         """What has come while it may be a byte order mark; None once that is known."""
         self._returned = False
         """Whether the last byte was a carriage return: a line feed behind it ends no other line."""
 
-    def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
-        """The events that are complete with this chunk. Errors: `ModelProtocolError` past the limit."""
+    def feed(self, chunk: bytes) -> Iterable[ServerEvent]:
+        """The events that are complete with this chunk, to be read before the next one is fed.
+
+        Errors: `ModelProtocolError` past the limit, as they are read.
+        """
         if self._head is not None:
             chunk = self._begun(chunk)
         if self._returned or b"\r" in chunk:
@@ -55,20 +58,33 @@ class EventReader:
         end = chunk.rfind(b"\n")
         if end < 0:
             rest += chunk
-            self._bound(len(rest))
-            return
+            self._bound(self._size + len(rest))
+            return ()
         lines = (bytes(rest) + chunk[:end] if rest else chunk[:end]).split(b"\n")
         rest[:] = chunk[end + 1 :]
+        return self._events(lines)
+
+    def _events(self, lines: list[bytes]) -> Iterator[ServerEvent]:
+        """One loop for all lines: a stream has tens of thousands, and a call for each would cost more than they do."""
+        name, data, size = self._name, self._data, self._size
         for line in lines:
             if line.startswith(b"data:"):
-                self._add(line[6:] if line.startswith(b" ", 5) else line[5:])
-            elif line:
-                self._field(line)
-            else:
-                name, data = self._name, self._data
-                self._name, self._data, self._size = "", [], 0
+                data.append(line[6:] if line.startswith(b" ", 5) else line[5:])
+                size += len(line)
+            elif line.startswith(b"event:"):
+                name = (line[7:] if line.startswith(b" ", 6) else line[6:]).decode(errors="replace")
+            elif not line:
                 if data:
+                    self._bound(size)
                     yield ServerEvent(name, data[0] if len(data) == 1 else b"\n".join(data))
+                name, data, size = "", [], 0
+            elif line == b"data":
+                data.append(b"")
+                size += 1
+            elif line == b"event":
+                name = ""
+        self._name, self._data, self._size = name, data, size
+        self._bound(size + len(self._rest))
 
     def _begun(self, chunk: bytes) -> bytes:
         """The beginning of a stream, without a byte order mark; nothing while there may be one."""
@@ -88,20 +104,6 @@ class EventReader:
             self._returned = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         return chunk
-
-    def _field(self, line: bytes) -> None:
-        """Take a line that is not the usual one of data."""
-        field, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if field == b"event":
-            self._name = value.decode(errors="replace")
-        elif field == b"data":
-            self._add(value)
-
-    def _add(self, data: bytes) -> None:
-        self._data.append(data)
-        self._size += len(data)
-        self._bound(self._size)
 
     def _bound(self, size: int) -> None:
         if size > MOST_EVENT_BYTES:
