@@ -6,7 +6,7 @@ name, and the others go out (case 20).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -54,6 +54,11 @@ class Toolbox:
         """In the order given."""
         self.set_aside: Mapping[str, str] = set_aside
         """Names of tools that do not go out, to the reason."""
+
+    @property
+    def wire_names(self) -> Collection[str]:
+        """The names of those that are offered, as they go out."""
+        return self._own.keys()
 
     def wire_name(self, name: str) -> str:
         """The wire's name for any tool, offered or not: a history names old ones too."""

@@ -100,9 +100,7 @@ class ChatDecoder:
         self.content = 0
         self._dialect = dialect
         self._tools = tools
-        self._known: Collection[str] = (
-            () if tools is None else frozenset(tool.name for tool in tools.offered)
-        )
+        self._known: Collection[str] = () if tools is None else tools.wire_names
         self._usage: Usage | None = None
         self._usd: Decimal | None = None
         self._reason: str | None = None
