@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import remit as rm
-from loop_rig import desk, model_of, watched
+from loop_rig import desk, model_of, runtime, watched
 from remit import (
     AskModel,
     Chunk,
@@ -29,6 +30,8 @@ from remit.caching import Miss, Sent, missed
 from remit.models.base import CUT_BACK
 from remit.models.scripted import ScriptedModel, Step
 from remit.testing import run_virtual
+from remit.testing.serve import MemoryTransport, ScriptedProvider
+from wire_rig import on_every_wire, play, remit_of
 
 PROFILE = ModelProfile(cache_tokens=1_024, cache_seconds=300)
 COLD = Usage(input=5_000, output=100)
@@ -252,3 +255,47 @@ def test_the_cause_is_what_of_ours_explains_it_before_what_does_not(
     found = missed(before, replace(before, **{"at": 101.0, "usage": COOL, **now}), PROFILE)
     assert found is not None
     assert found.cause == cause
+
+
+# --- over the wires ------------------------------------------------------------------------------
+
+
+@tool(effect="read")
+async def read(n: int) -> str:
+    """Reads a page."""
+    return f"page {n} " + "word " * 400
+
+
+PAGES: list[Any] = [("read", {"n": 1}), [("read", {"n": n}) for n in range(12)]]
+PAGES += [("read", {"n": n}) for n in range(20, 26)]
+
+
+@on_every_wire
+def test_every_prefix_is_read_again_on_every_wire(wire: str) -> None:
+    """X4: the marks and keys of the codecs hold, also behind a turn of twelve calls; no miss, and most is cached."""
+    played = play([*PAGES, "done"], wire, [read], model={"profile": PROFILE})
+    usages = [Usage.from_json(event.fields["usage"]) for event in played.told("replied")]
+    assert misses(played.events) == []
+    assert len(usages) == len(PAGES) + 1
+    assert all(usage.cache_read > 0.9 * before.prompt for before, usage in pairwise(usages[2:]))
+
+
+@on_every_wire
+def test_a_cache_that_forgets_is_told_on_every_wire(wire: str) -> None:
+    """X4: from what the providers report, each in its own words."""
+    said = iter([*PAGES, "done"])
+
+    def script(transcript: Any, request: Any) -> Any:
+        if len(transcript) == 9:
+            provider._cache._known.clear()
+        return next(said)
+
+    transport = MemoryTransport(provider := ScriptedProvider(script, wire))
+    desk = remit_of(transport.model(profile=PROFILE), [read], runtime=runtime())
+
+    async def main() -> list[Event]:
+        return (await watched(desk, "go"))[1]
+
+    [(cause, expected, cached)] = misses(run_virtual(main()))
+    assert (cause, cached) == ("provider", 0)
+    assert expected > 5_000
