@@ -266,8 +266,11 @@ async def read(n: int) -> str:
     return f"page {n} " + "word " * 400
 
 
-PAGES: list[Any] = [("read", {"n": 1}), [("read", {"n": n}) for n in range(12)]]
-PAGES += [("read", {"n": n}) for n in range(20, 26)]
+PAGES: list[Any] = [
+    ("read", {"n": 0}),
+    [("read", {"n": n}) for n in range(1, 13)],
+    *[("read", {"n": n}) for n in range(20, 26)],
+]
 
 
 @on_every_wire

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 
@@ -28,6 +32,38 @@ def doctor(cli: Cli, *arguments: str, key: str | None = KEY, **environ: str) -> 
     empty = {f"{name}_API_KEY": "" for name in names} | {f"{name}_BASE_URL": "" for name in names}
     given = {} if key is None else {"ANTHROPIC_API_KEY": key, "VLLM_API_KEY": key}
     return cli("doctor", *arguments, environ={**empty, **given, **environ})
+
+
+@contextmanager
+def listing(models: bytes) -> Generator[str]:
+    """A server that knows `/v1/models` and nothing else; its address without `/v1`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = self.path == "/v1/models"
+            self.answer(200 if known else 404, models if known else b"{}")
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.answer(404, b'{"detail": "Not Found"}')
+
+        def answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
+            """Nothing on stderr."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 # --- what is there -------------------------------------------------------------------------------
@@ -202,8 +238,18 @@ def test_a_price_that_nobody_knows_is_a_warning_with_what_to_write(cli: Cli) -> 
     assert '"vllm:qwen3" = { input = 0.5, output = 2 }' in ended.out
 
 
-def test_a_name_that_is_misspelt_is_told_with_one_that_is_there() -> None:
-    """By the list that the endpoint gave, as a command."""
+@pytest.mark.parametrize(
+    ("listed", "fix"),
+    [
+        (("m-10", "other"), "remit doctor --model plain:m-10"),
+        (("m-1;ls",), "remit doctor --model 'plain:m-1;ls'"),
+        ((), None),
+    ],
+)
+def test_a_name_that_is_misspelt_is_told_with_one_that_is_there(
+    listed: tuple[str, ...], fix: str | None
+) -> None:
+    """By the list that the endpoint gave, as a command that is safe to copy whatever the list says."""
     refused = Response(b"no such model", status=404)
     model = Endpoint(
         "plain:m-1",
@@ -214,7 +260,15 @@ def test_a_name_that_is_misspelt_is_told_with_one_that_is_there() -> None:
     )
 
     async def main() -> list[Finding]:
-        return [each async for each in answers("plain:m-1", model, ("m-10", "other"))]
+        return [each async for each in answers("plain:m-1", model, listed)]
 
     [finding] = run_virtual(main())
-    assert (finding.level, finding.fix) == ("fail", "remit doctor --model plain:m-10")
+    assert (finding.level, finding.fix) == ("fail", fix)
+
+
+def test_an_address_without_its_v1_is_told_with_it(cli: Cli) -> None:
+    """U2: the forgotten end of an address is tried, and told as a command where models are listed there."""
+    with listing(b'{"data": [{"id": "qwen3"}]}') as address:
+        ended = doctor(cli, "--model", "vllm:qwen3", "--base-url", address)
+    assert ended.code == 1
+    assert f"      remit doctor --model vllm:qwen3 --base-url {address}/v1\n" in ended.out

@@ -381,8 +381,8 @@ def _check_prices(config: Config, limits: Limits, frame: Frame | None) -> None:
         account = account.parent
     if capped:
         raise ConfigurationError(
-            f"limits.usd is set, but the price of model {config.model.name!r} is unknown: give its profile a "
-            "price, or leave the usd limit out"
+            f"limits.usd is set, but the price of model {config.model.name!r} is unknown: say it, by "
+            "remit.model(..., price=...), its profile, or [prices] of remit.toml, or leave the usd limit out"
         )
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import shlex
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -23,6 +24,7 @@ from remit.messages import Message, Reply, Text, Usage
 from remit.models.base import Model, ModelProfile, ModelRequest, TextDelta, ToolSpec
 from remit.models.base import Settings as Asking
 from remit.models.names import PROVIDERS
+from remit.models.opening import opened
 from remit.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ _OUTPUT: Final = 16
 _SHOWN_OF_A_KEY: Final = 4
 _SECRET_CHARS: Final = 20
 """A shorter key is shown without its end."""
+_OURS: Final = frozenset({"llamacpp", "ollama", "vllm"})
 _TOOL: Final = ToolSpec(
     "note", "Not to be called.", {"type": "object", "properties": {"text": {"type": "string"}}}
 )
@@ -105,7 +108,9 @@ async def examined(
     elif offline:
         yield _of(name, "reach", "ok", f"not looked for: offline ({_place(model)})")
     else:
-        async for finding in _asked(name, model):
+        place = f"{_place(model).rstrip('/')}/v1"
+        deeper = model_of({**run, "base_url": Setting(place, "--base-url")}, settings.prices)
+        async for finding in _asked(name, model, deeper):
             yield finding
     for finding in _known(name, model.profile):
         yield finding
@@ -140,11 +145,12 @@ def _place(model: Model) -> str:
     return getattr(model, "base_url", "")
 
 
-async def _asked(name: str, model: Model) -> AsyncIterator[Finding]:
-    """Whether it is there and answers. What is billed comes last, and only where the rest is well."""
-    from remit.models.endpoint import Endpoint
+async def _asked(name: str, given: Model, deeper: Model) -> AsyncIterator[Finding]:
+    """Whether it is there and answers. What is billed comes last, and only where the rest is well.
 
-    assert isinstance(model, Endpoint)  # noqa: S101 - of a provider nothing else is made
+    `deeper` is the same at an address that ends in `/v1`.
+    """
+    model = cast("Endpoint", given)  # of a provider nothing else is made
     async with model.opened():
         listed: tuple[str, ...] = ()
         try:
@@ -155,7 +161,10 @@ async def _asked(name: str, model: Model) -> AsyncIterator[Finding]:
         count = f", and lists {len(listed):,} models" if listed else ""
         yield _of(name, "reach", "ok", f"{model.base_url} answers{count}")
         async for finding in answers(name, model, listed):
-            yield finding
+            if finding.level == "fail" and not listed:
+                yield msgspec.structs.replace(finding, fix=await _deeper(name, deeper))
+            else:
+                yield finding
 
 
 async def answers(name: str, model: Endpoint, listed: Sequence[str]) -> AsyncIterator[Finding]:
@@ -195,8 +204,19 @@ async def _unanswered(
             return _of(name, "tools", "fail", f"it answers, but not with tools: {error}")
     near = _near(name.partition(":")[2], listed)
     prefix = name.partition(":")[0]
-    fix = f"remit doctor --model {prefix}:{near}" if near else None
+    # The list is the server's: what is meant to be copied into a shell is quoted.
+    fix = f"remit doctor --model {shlex.quote(f'{prefix}:{near}')}" if near else None
     return _of(name, "answer", "fail", str(error), fix)
+
+
+async def _deeper(name: str, model: Model) -> str | None:
+    """The command with an address one step deeper, where models are listed there: `/v1` is often forgotten."""
+    try:
+        async with opened(model):
+            listed = await cast("Endpoint", model).models(deadline=_in(_REACH_SECONDS))
+    except ModelError:
+        return None
+    return f"remit doctor --model {name} --base-url {_place(model)}" if listed else None
 
 
 async def _ask(model: Endpoint, tools: tuple[ToolSpec, ...]) -> tuple[Reply, bool]:
@@ -241,6 +261,8 @@ def _near(model: str, listed: Sequence[str]) -> str | None:
 def _known(name: str, profile: ModelProfile) -> Iterator[Finding]:
     """What remit goes by for this model."""
     window = f"reads {profile.context_window:,} tokens and writes {profile.max_output:,}"
+    if name.partition(":")[0] in _OURS:
+        window += " (assumed: a server of your own reads what it was started with)"
     cache = (
         f"caches from {profile.cache_tokens:,} tokens for {profile.cache_seconds:g} s"
         if profile.cache_tokens is not None
