@@ -40,6 +40,7 @@ from remit.errors import (
 )
 from remit.messages import (
     Media,
+    Message,
     Opaque,
     Reply,
     StopReason,
@@ -51,6 +52,7 @@ from remit.messages import (
 from remit.models.base import BlockDone, Settings, TextDelta
 from remit.models.wires import codec as codec_of
 from remit.models.wires.anthropic import AnthropicCodec
+from remit.testing.protocol import judge
 from remit.transcript import Stub, Transcript
 
 # Requests
@@ -652,6 +654,57 @@ def test_white_space_at_the_end_of_a_paused_turn_is_left_out_where_it_is_refused
     assert encoder.repair("whitespace")
     assert sent(request(transcript), encoder)["messages"][1]["content"][1]["text"] == "So:"
     assert not encoder.repair("whitespace")
+
+
+SERVED = opaque(type="server_tool_use", id="s", name="web_search", input={})
+FOUND = opaque(type="web_search_tool_result", tool_use_id="s", content=[])
+THOUGHT = Opaque("anthropic", THINKING)
+
+
+@pytest.mark.parametrize(
+    ("replies", "kept"),
+    [
+        ([model("so", SERVED)], [["text"]]),
+        ([model("so", SERVED, FOUND)], [["text", "server_tool_use", "web_search_tool_result"]]),
+        ([model("so", SERVED), model(FOUND)], [["text", "server_tool_use"], [FOUND]]),
+        ([model("so", SERVED), model("cut")], [["text"], ["text"]]),
+        ([model("so", THOUGHT, THOUGHT)], [["text"]]),
+        ([model("so", THOUGHT), model("on")], [["text", "thinking"], ["text"]]),
+        ([model(THOUGHT)], []),
+        ([model(SERVED)], []),
+        ([model(THOUGHT, SERVED)], []),
+    ],
+)
+def test_nothing_is_left_open_in_a_turn_that_is_over(
+    replies: list[Message], kept: list[list[Any]]
+) -> None:
+    """T2: a reply that was cut, or given up in its middle, can be gone on from at once."""
+    transcript = Transcript([user("x")])
+    encoder = UNMARKED.encoder("claude-x")
+    for each in replies:
+        transcript.add_reply(each)
+        paused = sent(request(transcript), encoder)["messages"][-1]
+        assert len(paused["content"]) == len(each.content)  # it goes back as it is
+    transcript.say(Text("go on"))
+    body = sent(request(transcript), encoder)
+    assert body == sent(request(transcript))
+    turns = [message["content"] for message in body["messages"][1:-1]]
+    assert [[block["type"] for block in turn] for turn in turns] == [
+        [each if isinstance(each, str) else json.loads(each.data)["type"] for each in turn]
+        for turn in kept
+    ]
+    strict = judge("anthropic")
+    strict.trust(body)
+    strict.request(body)
+
+
+def test_a_call_of_the_providers_own_may_be_answered_after_ours() -> None:
+    """T7: beside a call of ours it is still open, and its result comes with the next reply."""
+    transcript = Transcript(
+        [user("x"), model(SERVED, ToolUse("a", "look", "{}")), user(answer("a"))]
+    )
+    turn = sent(request(transcript))["messages"][1]["content"]
+    assert [block["type"] for block in turn] == ["server_tool_use", "tool_use"]
 
 
 def test_a_body_says_which_of_its_fields_have_no_place() -> None:

@@ -168,7 +168,9 @@ class AnthropicDecoder:
                 case "message_stop":
                     return self._end()
                 case "error":
-                    raise told_in_a_reply(found.error, usage=self.usage)
+                    # Before its first word nothing was made, and nothing is billed.
+                    usage = self.usage if self._begun or self._order else Usage()
+                    raise told_in_a_reply(found.error, usage=usage)
                 case _:
                     pass  # a ping, or what a later version of the API says
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -191,7 +193,7 @@ class AnthropicDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._protocol(f"the response cannot be read: {_short(error)}") from None
         if found.type == "error":
-            raise told_in_a_reply(found.error, usage=None)
+            raise told_in_a_reply(found.error, usage=Usage())
         if found.content is None:
             raise self._protocol(
                 "the response is no message: it has no content; check the base URL"

@@ -72,7 +72,8 @@ class AnthropicEncoder:
             raise ConfigurationError(f"Settings(extra=...) cannot hold {named}: remit writes that")
         self._take_tools(request.tools)
         writer, transcript = self._writer, request.transcript
-        writer.breaks, writer.left_out = transcript.breaks, 0
+        writer.messages, writer.breaks, writer.left_out = transcript.messages, transcript.breaks, 0
+        self._close_turn(transcript)
         self._pieces.take(transcript)
         fields, why_not = self._fields(request)
         if stream:
@@ -110,6 +111,15 @@ class AnthropicEncoder:
             return False
         return True
 
+    def _close_turn(self, transcript: Transcript) -> None:
+        """A turn that was sent as one that goes on, and is over now, is written anew."""
+        end = len(self._pieces)
+        if 0 < end < len(transcript) and transcript[end].role == "user":
+            start = end
+            while start and transcript[start - 1].role == "assistant":
+                start -= 1
+            self._pieces.forget(start)
+
     def _take_tools(self, tools: tuple[ToolSpec, ...]) -> None:
         if tools is not self._tools and tools != self._tools:
             self._writer.toolbox = Toolbox(tools, _TOOLS)
@@ -119,7 +129,7 @@ class AnthropicEncoder:
 
     def _prefix_of(self, instructions: str, extra: Mapping[str, Any]) -> Prefix:
         known = self._prefix
-        if known is None or known[0] != instructions or known[1] is not extra:
+        if known is None or known[0] != instructions or known[1] != extra:
             mark = None if "cache_control" in extra else self._marker
             made = Prefix.of(instructions, self._writer.toolbox, extra, mark)
             known = self._prefix = (instructions, extra, made)

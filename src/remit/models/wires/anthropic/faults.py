@@ -7,6 +7,7 @@ on errors, and the retry policy of the official clients.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from math import isfinite
@@ -48,15 +49,24 @@ _TOO_LONG = (
     "exceeds the context",
     "context window",
 )
-_BAD_THINKING = ("signature", "cannot be modified", "does not match", "mismatch")
-_NO_THINKING = ("expected `thinking`", "expected thinking", "must start with a thinking block")
+_REPAIRS: Final = (
+    ("thinking", re.compile(r"expected thinking|must start with a thinking block")),
+    (
+        "opaque",
+        re.compile(
+            r"invalid signature|invalid data in redacted_thinking|thinking.*(cannot be modified|mismatch)"
+        ),
+    ),
+    ("whitespace", re.compile(r"cannot end with trailing whitespace")),
+    ("container", re.compile(r"container.*(expired|not found|does not exist)")),
+)
+"""What `Encoder.repair` may try, by what a refusal says; in lower case and without quotes of code."""
 
 _TO_DO: Final = {
     401: "set ANTHROPIC_API_KEY, or pass api_key=",
     402: "look at the plan and the credit of the account",
     403: "the key may not do this: use another one, or ask whoever owns the account",
     404: "look at the name of the model, and at the base URL",
-    413: "the request is larger than the API takes: shorten the history or the attachments",
 }
 
 _MOST_CHARS = 500
@@ -77,11 +87,11 @@ def fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     """What a response with another status than 200 means; header names are in lower case."""
     error = _read(body)
     if error is None:
-        shown = _clean(body[:200].decode(errors="replace"))
-        what = f"{status}: no error of this API ({shown[:80]!r})" if shown else f"{status}: no body"
-        error = _Error(message=what)
+        shown = _clean(body[:200].decode(errors="replace"))[:80]
+        said = f"what answered is not this API ({shown!r})" if shown else "the answer is empty"
+        error = _Error(message=f"{said}; look at the base URL, and for a proxy on the way")
     nothing = Usage() if status < 500 or status in (503, 529) else None
-    return _judged(status, error, headers, nothing)
+    return _judged(status, error, headers, nothing, told=str(status))
 
 
 def told_in_a_reply(error: Any, *, usage: Usage | None) -> ModelError:
@@ -91,7 +101,7 @@ def told_in_a_reply(error: Any, *, usage: Usage | None) -> ModelError:
     except msgspec.ValidationError:
         found = _Error()
     status = _STATUS_OF.get(found.type, 500) if isinstance(found.type, str) else 500
-    return _judged(status, found, {}, usage).error
+    return _judged(status, found, {}, usage, told="in the reply").error
 
 
 def _read(body: bytes) -> _Error | None:
@@ -102,23 +112,18 @@ def _read(body: bytes) -> _Error | None:
     return found if isinstance(found.message, str) or isinstance(found.type, str) else None
 
 
-def _judged(status: int, error: _Error, headers: Mapping[str, str], usage: Usage | None) -> Fault:
+def _judged(
+    status: int, error: _Error, headers: Mapping[str, str], usage: Usage | None, *, told: str
+) -> Fault:
+    """What an error means; `told` says where it stood."""
     kind = error.type if isinstance(error.type, str) else ""
     said = error.message if isinstance(error.message, str) else ""
     details: Any = error.details
     code = details.get("error_code") if is_table(details) else None
     code = code if isinstance(code, str) else ""
-    lower = said.lower()
+    lower = said.lower().replace("`", "")
     request = headers.get("request-id", "")
-    words = [
-        f"{status} {_clean(kind)}".strip()
-        if kind
-        else ""
-        if said.startswith(str(status))
-        else str(status),
-        _clean(said),
-    ]
-    text = ": ".join([word for word in words if word])
+    text = ": ".join([f"{told} {_clean(kind)}".strip(), *([_clean(said)] if said else [])])
     where = f" (request {_clean(request)[:80]})" if request else ""
 
     def rejected(to_do: str | None = _TO_DO.get(status)) -> ModelRejected:
@@ -129,17 +134,9 @@ def _judged(status: int, error: _Error, headers: Mapping[str, str], usage: Usage
         return Fault(rejected(_TO_DO[402]))
     if status == 413 or (status == 400 and any(words in lower for words in _TOO_LONG)):
         return Fault(ContextExceeded(text + where, usage=usage))
-    if status == 400 and "thinking" in lower and any(words in lower for words in _NO_THINKING):
-        return Fault(rejected(), "thinking")
-    if status == 400 and (
-        ("thinking" in lower and any(words in lower for words in _BAD_THINKING))
-        or "invalid signature" in lower.replace("`", "")
-    ):
-        return Fault(rejected(), "opaque")
-    if status == 400 and "trailing whitespace" in lower:
-        return Fault(rejected(), "whitespace")
-    if status in (400, 404) and "container" in lower:
-        return Fault(rejected(), "container")
+    repairs = [name for name, words in _REPAIRS if words.search(lower)]
+    if status in (400, 404) and repairs:
+        return Fault(rejected(), repairs[0])
     may = headers.get("x-should-retry")
     if may == "true" or (may != "false" and (status in _RETRIED or status >= 500)):
         after = retry_after(headers)

@@ -1,7 +1,9 @@
 """Messages as they go out: blocks in their order, what stood beside a block back in it, own blocks as they were.
 
 What may go out depends on what the provider can still check: a block that binds to the conversation before it is
-left out where that was changed (X5), or where the provider has refused it.
+left out where that was changed (X5), or where the provider has refused it. A turn that goes on is sent back as it
+is; in one that is over, cut short or given up, nothing may be left open: a call of a tool of the provider's own
+that nobody will answer any more, a thought that nothing follows.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from remit.models.wires.anthropic.blocks import (
     media_block,
     object_of,
     read,
+    text_of,
 )
 from remit.models.wires.anthropic.foreign import is_list, is_table
 from remit.models.wires.pieces import Piece
@@ -31,6 +34,8 @@ from remit.models.wires.toolbox import Toolbox
 from remit.transcript import Break
 
 __all__ = ["Writer"]
+
+_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 
 _encode = msgspec.json.Encoder().encode
 
@@ -41,6 +46,8 @@ class Writer:
     def __init__(self, issuer: str, toolbox: Toolbox) -> None:
         self._issuer = issuer
         self.toolbox = toolbox
+        self.messages: Sequence[Message] = ()
+        """All that are written now; a message is looked at with those that follow it."""
         self.breaks: tuple[Break, ...] = ()
         self.bare = 0
         """In so many leading messages no binding block goes out."""
@@ -71,20 +78,43 @@ class Writer:
 
     def _reply(self, index: int, content: Sequence[Block]) -> Piece:
         turn = _Turn("assistant")
+        end = self._end_of_turn(index)
         for block in content:
             if isinstance(block, Text):
                 turn.add(_text(block.text))
             elif isinstance(block, ToolUse):
                 turn.add(self._call(block), call=block.id)
             elif isinstance(block, Opaque) and block.issuer == self._issuer:
-                self._own(index, turn, block)
+                self._own(index, turn, block, end)
             else:
                 turn.skip()
+        if end == index + 1:
+            turn.drop_thoughts_at_the_end()
         if index == self.trimmed and isinstance(content[-1], Text):
             turn.replace(_text(content[-1].text.rstrip()))
         return turn.piece()
 
-    def _own(self, index: int, turn: _Turn, block: Opaque) -> None:
+    def _end_of_turn(self, index: int) -> int | None:
+        """The index of the message that the user put behind this turn; None while there is none."""
+        for end in range(index + 1, len(self.messages)):
+            if self.messages[end].role == "user":
+                return end
+        return None
+
+    def _is_answered(self, call: str, index: int, end: int) -> bool:
+        """Whether a call of the provider's own tool in this turn has its result, or may get it later."""
+        if self.messages[end].tool_results:
+            return True  # with the next reply
+        said = [
+            self._found(block) for at in range(index, end) for block in self.messages[at].content
+        ]
+        return any(
+            text_of(found[1], "tool_use_id") == call
+            for found in said
+            if found is not None and found[0].endswith("_tool_result")
+        )
+
+    def _own(self, index: int, turn: _Turn, block: Opaque, end: int | None) -> None:
         """A block of the provider's own, or what it said beside one."""
         found = kind_of(block.data)
         if found is None:
@@ -99,10 +129,16 @@ class Writer:
             container = read(fields.get("container"))
             if is_table(container) and isinstance(container.get("id"), str):
                 self.containers[index] = container["id"]
+        elif (
+            end is not None
+            and kind in _CALLS
+            and not self._is_answered(text_of(fields, "id") or "", index, end)
+        ):
+            turn.skip()
         elif kind not in BINDING:
             turn.add_own(block.data, may_mark="cache_control" not in fields)
         elif index >= self.bare and not any(each.first < index < each.end for each in self.breaks):
-            turn.add_own(block.data, may_mark=False)
+            turn.add_thought(block.data)
             self.bound = True
         else:
             turn.skip()
@@ -194,6 +230,8 @@ class _Turn:
         self._blocks: list[bytes] = []
         self._last_mark = -1
         """Index of the last block that may carry a cache marker."""
+        self._thoughts = 0
+        """How many blocks at the end are thoughts."""
         self._beside = False
         """Whether the newest block of the message went out, so that what stood beside it may too."""
         self.call: str | None = None
@@ -203,6 +241,7 @@ class _Turn:
         """A block that we have written."""
         self._last_mark = len(self._blocks)
         self._blocks.append(block)
+        self._thoughts = 0
         self._beside = True
         self.call = call
 
@@ -211,7 +250,19 @@ class _Turn:
         if may_mark:
             self._last_mark = len(self._blocks)
         self._blocks.append(block.strip())
+        self._thoughts = 0
         self.skip()
+
+    def add_thought(self, block: bytes) -> None:
+        """A block of the provider's that binds: it takes no marker either."""
+        self._blocks.append(block.strip())
+        self._thoughts += 1
+        self.skip()
+
+    def drop_thoughts_at_the_end(self) -> None:
+        """A turn that is over may not end in a thought: it was cut there."""
+        del self._blocks[len(self._blocks) - self._thoughts :]
+        self._thoughts = 0
 
     def skip(self) -> None:
         """What stands beside the newest block does not go out."""
