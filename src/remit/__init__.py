@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         Settings,
         TextDelta,
     )
+    from remit.models.connection import Connection
     from remit.models.names import model
     from remit.models.wrapped import AskModel, wrap_model
     from remit.outcome import Outcome, Reason
@@ -79,6 +80,7 @@ __all__ = [
     "Computed",
     "ConfigurationError",
     "Confirm",
+    "Connection",
     "ContextExceeded",
     "Decision",
     "DecisionError",
@@ -152,6 +154,7 @@ _HOMES = {
     "remit.live": "Live",
     "remit.messages": "Media Message Opaque Reply Status StopReason Text ToolResult ToolUse Usage",
     "remit.models.base": "BlockDone Chunk Model ModelProfile ModelRequest Notice Price Settings TextDelta",
+    "remit.models.connection": "Connection",
     "remit.models.names": "model",
     "remit.models.wrapped": "AskModel wrap_model",
     "remit.outcome": "Outcome Reason",
