@@ -17,7 +17,7 @@ import pytest
 import trustme
 
 import remit as rm
-from loop_rig import is_sendable, said
+from loop_rig import is_sendable, said, watched
 from remit import Outcome, Reason
 from remit.models.connection import Connection
 from remit.models.names import model as named
@@ -54,6 +54,7 @@ def met(
     wire: str,
     change: Callable[[Server], rm.Model] | None = None,
     speed: float = SPEED,
+    heard: list[rm.Event] | None = None,
     **options: Any,
 ) -> tuple[Outcome[Any], Server]:
     """A run against a server that is not what it should be."""
@@ -61,7 +62,9 @@ def met(
     async def main() -> tuple[Outcome[Any], Server]:
         async with serve(script, wire, **options) as server:
             model = server.model() if change is None else change(server)
-            outcome = await remit_of(model, [look_up]).run("Where is order 7?")
+            outcome, events = await watched(remit_of(model, [look_up]), "Where is order 7?")
+            if heard is not None:
+                heard.extend(events)
             return outcome, server
 
     outcome, server = hurried(main, speed=speed)
@@ -183,6 +186,7 @@ def test_a_certificate_that_does_not_hold_ends_at_once(
     known = tmp_path / "authority.pem"
     authority.cert_pem.write_to_path(known)
     connection = Connection(ca_file=str(known) if trusted else None)
+    events: list[rm.Event] = []
     outcome, server = met(
         ["Never."],
         "anthropic",
@@ -191,11 +195,13 @@ def test_a_certificate_that_does_not_hold_ends_at_once(
         ),
         tls=_context(authority, host, **dates),
         speed=1,
+        heard=events,
     )
     assert outcome.reason is Reason.MODEL_FAILED
     assert list(server.requests) == []
     assert told in (outcome.error or "")
     assert outcome.spend.own.tokens == 0
+    assert [event.kind for event in events if event.kind == "model_retry"] == []
 
 
 def test_a_certificate_that_is_trusted_by_name_holds(tmp_path: Any) -> None:

@@ -150,7 +150,7 @@ def test_no_wait_goes_past_the_deadline(wire: str) -> None:
 
 @on_every_wire
 def test_a_stream_without_content_is_given_up_though_it_pings(wire: str) -> None:
-    """case 79: idle time is measured on content, not on bytes."""
+    """E7: idle time is measured on content, not on bytes."""
     played = play([Stalled("Late.", every=5.0), "Done."], wire, model={"idle_seconds": 60.0})
     assert played.outcome.reason is Reason.COMPLETED
     assert 60 <= gaps(played)[0] < 90
@@ -158,7 +158,7 @@ def test_a_stream_without_content_is_given_up_though_it_pings(wire: str) -> None
 
 @on_every_wire
 def test_a_stream_that_drips_content_is_waited_for(wire: str) -> None:
-    """case 79: a slow provider is no idle one."""
+    """E7: a slow provider is no idle one."""
     played = play(
         [Step(["One.", "Two.", "Three."], between=50.0)], wire, model={"idle_seconds": 60.0}
     )

@@ -439,6 +439,24 @@ def test_a_server_that_has_forgotten_is_told_everything_once() -> None:
     assert [len(messages_of(request.body)) for request in provider.requests] == [1, 1, 1, 5, 1, 1]
 
 
+# The prompt cache
+
+
+@on_every_wire
+@pytest.mark.parametrize("width", [1, 9, 15, 40])
+def test_what_was_sent_is_read_from_the_cache_by_the_next_request(wire: str, width: int) -> None:
+    """X4: turns with many parallel calls too, though a marker of Anthropic's looks back over 20 blocks only."""
+    turns: list[Any] = [
+        [("look_up", {"order": 100 * n + m}) for m in range(width)] for n in range(6)
+    ]
+    played = play([*turns, "Done."], wire, [look_up], instructions="Be kind. " * 900)
+    told = [rm.Usage.from_json(event.fields["usage"]) for event in played.told("replied")]
+    assert len(told) == 7
+    for before, after in pairwise(told):
+        assert after.cache_read >= before.prompt - 128
+    assert not played.told("cache_missed")
+
+
 @on_every_wire
 def test_usage_of_every_attempt_is_counted_once(wire: str) -> None:
     """J4, case 95: what the provider reports is what the run says that it used, in disjoint parts."""
