@@ -116,12 +116,14 @@ def test_a_stream_is_known_by_what_it_begins_with_however_it_is_labelled_and_cut
 def test_what_is_no_model_is_told_with_what_to_do(
     body: bytes, error: type[ModelError], told: str
 ) -> None:
+    """N2: pages, nothing at all, and what nobody expected."""
     failure = fail(Response(body, headers={"content-type": "text/html"}))
     assert type(failure) is error
     assert told in str(failure)
 
 
 def test_a_stream_that_ends_early_is_a_failed_attempt_with_what_was_reported() -> None:
+    """N2, J4: the tokens that were reported are charged."""
     cut = sse({"usage": [7, 3]}, {"text": "Hal"})
     assert fail(Response(cut)).usage == Usage(input=7, output=3)
     assert fail(Response(sse({"text": "Hal"}))).usage is None
@@ -163,6 +165,7 @@ def test_an_error_is_read_up_to_a_bound_and_as_far_as_it_came() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_a_redirect_is_not_followed_and_told(status: int) -> None:
+    """N1: the key would go along."""
     place = {"location": "https://elsewhere.example/v2?key=1"}
     model, transport = endpoint(Response(b"", status=status, headers=place))
     with pytest.raises(ModelRejected) as caught:
@@ -210,7 +213,7 @@ def test_repairs_of_one_request_are_bounded() -> None:
 
 
 def test_pings_and_comments_do_not_keep_a_stream_alive() -> None:
-    """Idle time is measured on content, not on bytes."""
+    """N2: idle time is measured on content, not on bytes."""
     pings: list[bytes | float] = [sse({"text": "Hi"})]
     for _ in range(100):
         pings += [10.0, b": ping\n\n" + sse({"ping": 1})]
@@ -227,6 +230,7 @@ def test_pings_and_comments_do_not_keep_a_stream_alive() -> None:
 
 
 def test_content_keeps_a_stream_alive_however_long_it_takes() -> None:
+    """N2: in time, each piece of it."""
     slow: list[bytes | float] = []
     for n in range(20):
         slow += [59.0, sse({"text": f"part {n}"})]
@@ -321,7 +325,7 @@ def test_no_timer_is_left_behind() -> None:
 
 
 def test_a_request_carries_key_and_headers_and_says_nothing_of_them() -> None:
-    """A key stands in no name, no repr and no error."""
+    """N1: a key stands in no name, no repr and no error."""
     codec = PlainCodec(body_headers={"X-Beta": "b"})
     echo = Response(f"wrong key {KEY} in {{}}".encode(), status=401)
     model, transport = endpoint(
@@ -488,6 +492,7 @@ def test_a_dropped_connection_is_tried_again_and_no_call_runs_twice() -> None:
 
 
 def test_a_key_stands_in_no_event_and_no_record() -> None:
+    """N1: also where a server repeats it."""
     refused = Response(f"unknown key {KEY}".encode(), status=401)
     model, _ = endpoint(refused, key=KEY)
     support = desk(model)
@@ -516,6 +521,7 @@ def test_a_deadline_in_mid_stream_keeps_what_was_complete() -> None:
 
 
 def test_a_run_opens_its_model_and_a_block_opens_it_once() -> None:
+    """N3: a run inside of a block shares with it."""
     model, transport = endpoint(Response(), Response(), Response())
 
     async def main() -> list[tuple[int, int]]:

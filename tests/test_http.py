@@ -198,6 +198,7 @@ def test_a_request_without_a_body_can_be_sent() -> None:
 
 
 def test_requests_of_a_block_share_a_connection_and_the_block_closes_it() -> None:
+    """N3: and without one, each request closes its own."""
     async def main() -> list[int]:
         async with asyncio.timeout(SECONDS), Server().serving(hello) as server:
             model = model_at(server.url)
@@ -325,7 +326,7 @@ def desk(model: Endpoint) -> Remit[Any]:
 
 
 def test_one_model_serves_run_sync_twice_loops_inside_loops_and_threads(threaded: Server) -> None:
-    """Sessions belong to the running event loop, and go with it."""
+    """N3: sessions belong to the running event loop, and go with it."""
     support = desk(model_at(threaded.url))
     assert support.run_sync("one").text == support.run_sync("two").text == "Hello."
 
@@ -415,6 +416,7 @@ def test_a_compressed_answer_is_read(encoding: str) -> None:
 def test_bodies_that_lie_are_typed_errors(
     body: bytes, headers: dict[str, str], error: type[ModelError], told: str
 ) -> None:
+    """N2: about their length, their form or their compression."""
     async def handler(exchange: Exchange) -> None:
         exchange.say(body, **headers)
         exchange.writer.close()
@@ -476,6 +478,7 @@ def test_an_errors_head_is_read_by_names_in_lower_case() -> None:
 
 
 def test_where_nothing_listens_it_is_told_and_nothing_is_billed() -> None:
+    """N2: a server that is not there."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -574,6 +577,7 @@ def test_a_certificate_of_an_authority_that_is_named_is_trusted(
 def test_a_certificate_that_does_not_hold_is_rejected_with_what_to_do(
     tmp_path: Path, authority: trustme.CA
 ) -> None:
+    """N2: and no request is sent."""
     past = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
     expired = authority.issue_cert("127.0.0.1", not_before=past, not_after=past.replace(year=2021))
     cases = [
@@ -707,7 +711,7 @@ def test_an_unreachable_proxy_is_told_as_such() -> None:
 
 
 def test_no_error_holds_the_error_of_the_client_in_which_the_key_is() -> None:
-    """A key stands in no error, nor in what hangs on one."""
+    """N1: a key stands in no error, nor in what hangs on one."""
 
     async def handler(exchange: Exchange) -> None:
         exchange.writer.write(b"nonsense\r\n\r\n")
@@ -798,6 +802,7 @@ def test_an_empty_key_is_a_server_that_wants_none() -> None:
 
 
 def test_a_line_end_in_a_header_is_not_sent() -> None:
+    """N1: no header can be smuggled into another."""
     async def main() -> None:
         async with Server().serving(hello) as server:
             bad = {"x-one": "1\r\nx-two: 2"}
