@@ -199,6 +199,7 @@ def test_a_request_without_a_body_can_be_sent() -> None:
 
 def test_requests_of_a_block_share_a_connection_and_the_block_closes_it() -> None:
     """N3: and without one, each request closes its own."""
+
     async def main() -> list[int]:
         async with asyncio.timeout(SECONDS), Server().serving(hello) as server:
             model = model_at(server.url)
@@ -387,7 +388,8 @@ def test_a_cancel_closes_the_connection_at_once() -> None:
                 task.cancel()
                 await asyncio.wait([task])
                 assert task.cancelled()
-                return await gone
+                async with asyncio.timeout(5):
+                    return await gone
 
     assert asyncio.run(main()) == b""
 
@@ -417,6 +419,7 @@ def test_bodies_that_lie_are_typed_errors(
     body: bytes, headers: dict[str, str], error: type[ModelError], told: str
 ) -> None:
     """N2: about their length, their form or their compression."""
+
     async def handler(exchange: Exchange) -> None:
         exchange.say(body, **headers)
         exchange.writer.close()
@@ -803,6 +806,7 @@ def test_an_empty_key_is_a_server_that_wants_none() -> None:
 
 def test_a_line_end_in_a_header_is_not_sent() -> None:
     """N1: no header can be smuggled into another."""
+
     async def main() -> None:
         async with Server().serving(hello) as server:
             bad = {"x-one": "1\r\nx-two: 2"}
