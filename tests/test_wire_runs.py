@@ -18,7 +18,7 @@ from remit import Reason
 from remit.messages import Message, Opaque, StopReason, ToolUse
 from remit.models.wires.responses import ResponsesCodec
 from remit.testing import ModelConformance, Step, run_virtual
-from remit.testing.serve import Cut, MemoryTransport, Received, ScriptedProvider
+from remit.testing.serve import Cut, MemoryTransport, Received, ScriptedProvider, Server
 from remit.testing.serve.written import Frame, Written
 from wire_rig import (
     both_ways,
@@ -259,6 +259,32 @@ def test_many_runs_at_once_share_the_connections_of_one_model(wire: str) -> None
         assert server.connections <= 20
 
     over_a_socket(say, wire, main)
+
+
+@pytest.mark.parametrize(
+    "dialect",
+    ["azure", "deepseek", "groq", "llamacpp", "mistral", "ollama", "openrouter", "vllm"],
+)
+@both_ways
+def test_a_run_completes_at_every_server_that_speaks_chat_completions(
+    dialect: str, streams: bool
+) -> None:
+    """T1: parallel calls with ids of the server's own kind; its judge takes every request, words from the user too."""
+
+    async def main(server: Server) -> rm.Outcome[Any]:
+        desk = remit_of(server.model(streams=streams), [look_up], instructions="Be kind.")
+        async with desk.stream("Where is order 7?") as live:
+            live.send("And order 8?")
+        again = await desk.run("And now?", history=live.outcome.transcript)
+        check(again, server.provider)
+        return live.outcome
+
+    script: list[Any] = [["I shall see.", ("look_up", {"order": 7}), ("look_up", {"order": 8})]]
+    outcome = over_a_socket(
+        [*script, "Both are.", "Yes.", "Yes.", "Yes."], "openai-chat", main, dialect=dialect
+    )
+    assert outcome.reason is Reason.COMPLETED, outcome.error
+    assert said(outcome) == ["order 7 is packed", "order 8 is packed"]
 
 
 # Ids

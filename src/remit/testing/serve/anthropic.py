@@ -20,6 +20,7 @@ from remit.testing.serve.turn import (
     fragments,
     is_object,
     json_bytes,
+    made_id,
     pieces,
 )
 
@@ -75,10 +76,13 @@ class AnthropicWire:
     """See `Wire`."""
 
     name = "anthropic"
+    base_path = ""
     path = "/v1/messages"
-    id_prefix = "toolu_01"
     ping = b'event: ping\ndata: {"type": "ping"}\n\n'
     paused = b'{"type":"server_tool_use","id":"srvtoolu_01paused","name":"web_search","input":{"query":"x"}}'
+
+    def call_id(self, reply: int, call: int) -> str:
+        return made_id("toolu_01", reply, call, length=22)
 
     def key(self, headers: Mapping[str, str]) -> str | None:
         bearer = headers.get("authorization", "")

@@ -19,6 +19,7 @@ from remit.testing.serve.turn import (
     Turn,
     fragments,
     json_bytes,
+    made_id,
     pieces,
 )
 
@@ -40,13 +41,23 @@ _PADDED = {"obfuscation": "q5eRzP"}  # it hides how long a piece is, and means n
 
 
 class ChatWire:
-    """See `Wire`."""
+    """See `Wire`. `dialect` names the server that speaks it."""
 
     name = "openai-chat"
-    path = "/v1/chat/completions"
-    id_prefix = "call_"
     ping = b": keep-alive\n\n"
     paused = None
+
+    def __init__(self, dialect: str) -> None:
+        self.base_path = "/openai/v1" if dialect == "azure" else "/v1"
+        self.path = f"{self.base_path}/chat/completions"
+        self._short_ids = dialect == "mistral"
+        self._always_counts = dialect == "mistral"
+        """Usage stands in the last chunk of every stream, whether it was asked for or not."""
+
+    def call_id(self, reply: int, call: int) -> str:
+        if self._short_ids:
+            return made_id("", "call", reply, call, length=9)
+        return made_id("call_", reply, call, length=24)
 
     def key(self, headers: Mapping[str, str]) -> str | None:
         return bearer(headers)
@@ -86,11 +97,10 @@ class ChatWire:
         options: Mapping[str, Any] = turn.asked.get("stream_options") or {}
         counts = bool(options.get("include_usage"))
 
-        def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
+        def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-            return _event(
-                {**head, "choices": [choice], **({"usage": None} if counts else {}), **_PADDED}
-            )
+            uncounted = {"usage": None} if counts else {}
+            return _event({**head, "choices": [choice], **uncounted, **_PADDED, **more})
 
         calls = 0
         blocks: list[list[bytes]] = []
@@ -100,9 +110,11 @@ class ChatWire:
                 calls += 1
             else:
                 blocks.append([chunk(delta) for delta in _deltas(turn, block)])
-        closing = [chunk({}, _FINISH_REASONS[turn.stop_reason])]
-        if counts and turn.usage is not None:
-            closing.append(_event({**head, "choices": [], "usage": _usage(turn)}))
+        finish = _FINISH_REASONS[turn.stop_reason]
+        usage = {} if turn.usage is None else {"usage": _usage(turn)}
+        closing = [chunk({}, finish, **(usage if self._always_counts else {}))]
+        if usage and counts and not self._always_counts:
+            closing.append(_event({**head, "choices": [], **usage}))
         closing.append(b"data: [DONE]\n\n")
         first = {"role": "assistant", "content": None if calls else "", "refusal": None}
         return [chunk(first)], blocks, closing

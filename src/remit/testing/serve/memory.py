@@ -49,7 +49,7 @@ class MemoryTransport:
             f"{wire}:{name}",
             speaks or codec(wire),
             self,
-            base_url=f"http://provider.test{self.provider.base_path}",
+            base_url=f"http://provider.test{self.provider.wire.base_path}",
             model=name,
             key=key,
             profile=profile,

@@ -37,7 +37,6 @@ from remit.testing.serve.turn import (
     Turn,
     Wire,
     json_bytes,
-    made_id,
     output_tokens,
 )
 from remit.testing.serve.written import EVENT_STREAM, JSON, Frame, Written, in_frames
@@ -54,9 +53,9 @@ Act: TypeAlias = "Item | Spoils | Refused | Answer | Raw | Callable[[Transcript]
 Play: TypeAlias = "Sequence[Act] | Callable[[Transcript, ModelRequest], Act]"
 """A script: the n-th item answers the n-th request that is accepted, or a function decides."""
 
-_WIRES: Final[Mapping[str, Callable[[], Wire]]] = {
-    "anthropic": AnthropicWire,
-    "openai": ResponsesWire,
+_WIRES: Final[Mapping[str, Callable[[str], Wire]]] = {
+    "anthropic": lambda _dialect: AnthropicWire(),
+    "openai": lambda _dialect: ResponsesWire(),
     "openai-chat": ChatWire,
 }
 
@@ -95,7 +94,7 @@ class ScriptedProvider:
 
     `key` is what a request has to carry. `models` are those that there are; None: all. `ids` names the calls for
     which the script has no id. `cache_tokens` is the shortest beginning of a prompt that is cached. Without
-    `strict`, bodies are not judged.
+    `strict`, bodies are not judged. `dialect` is the server that speaks a wire of OpenAI's, such as `mistral`.
     """
 
     def __init__(
@@ -108,20 +107,22 @@ class ScriptedProvider:
         ids: Ids | None = None,
         cache_tokens: int = SHORTEST,
         strict: bool = True,
+        dialect: str = "openai",
     ) -> None:
         """Errors: `ConfigurationError` for a wire that nobody here writes, and for a script that is a text."""
         if wire not in _WIRES:
             raise ConfigurationError(f"no wire is called {wire!r}: there are {', '.join(_WIRES)}")
         if isinstance(script, str):
             raise ConfigurationError(f"a script is a list of items: [{script!r}]")
-        self.wire = _WIRES[wire]()
+        self.wire = _WIRES[wire](dialect)
+        self.dialect = dialect
         self._script = script if callable(script) else tuple(script)
         self._key = key
         self._models = models
         self._ids = ids
         marked = wire == "anthropic"
         self._cache = (MarkedCache if marked else AutomaticCache)(shortest=cache_tokens)
-        self._judge = judge(wire) if strict else None
+        self._judge = judge(wire, dialect=dialect) if strict else None
         self._stored: dict[str, list[Any]] = {}
         """The whole input and output up to each response that is stored."""
         self._played = 0
@@ -129,11 +130,6 @@ class ScriptedProvider:
         """Every request so far, refused ones included."""
         self.refusals: list[str] = []
         """Why bodies were refused; empty as long as the client keeps to the protocol."""
-
-    @property
-    def base_path(self) -> str:
-        """What base URLs of this provider end in, as people write them."""
-        return "" if self.wire.name == "anthropic" else "/v1"
 
     def forget(self) -> None:
         """Lose every stored response, as a server does after its time."""
@@ -277,7 +273,7 @@ class ScriptedProvider:
         place = 0
         while True:
             if self._ids is None:
-                yield made_id(self.wire.id_prefix, number, place, length=22)
+                yield self.wire.call_id(number, place)
             else:
                 named = self._ids(number, place)
                 yield NO_ID if named is None else named

@@ -19,6 +19,7 @@ from remit.testing.serve.turn import (
     Turn,
     fragments,
     json_bytes,
+    made_id,
     pieces,
 )
 
@@ -38,10 +39,13 @@ class ResponsesWire:
     """See `Wire`."""
 
     name = "openai"
+    base_path = "/v1"
     path = "/v1/responses"
-    id_prefix = "call_"
     ping = b": keep-alive\n\n"
     paused = None
+
+    def call_id(self, reply: int, call: int) -> str:
+        return made_id("call_", reply, call, length=24)
 
     def key(self, headers: Mapping[str, str]) -> str | None:
         return bearer(headers)

@@ -43,6 +43,7 @@ async def serve(
     ids: Ids | None = None,
     cache_tokens: int = SHORTEST,
     strict: bool = True,
+    dialect: str = "openai",
     tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[Server]:
     """Play a script as a provider, on a socket, while the block lasts.
@@ -56,7 +57,14 @@ async def serve(
     Errors: `ConfigurationError` for a wire that nobody here writes.
     """
     provider = ScriptedProvider(
-        script, wire, key=key, models=models, ids=ids, cache_tokens=cache_tokens, strict=strict
+        script,
+        wire,
+        key=key,
+        models=models,
+        ids=ids,
+        cache_tokens=cache_tokens,
+        strict=strict,
+        dialect=dialect,
     )
     server = Server(provider, key)
     async with server.listening(tls):
@@ -84,7 +92,7 @@ class Server:
     @property
     def base_url(self) -> str:
         """As the model's endpoint wants it."""
-        return self._url + self.provider.base_path
+        return self._url + self.provider.wire.base_path
 
     @property
     def requests(self) -> Sequence[Received]:
@@ -108,8 +116,9 @@ class Server:
         """A model that asks this server, under that name of the provider's; the rest is as for `remit.model`."""
         from remit.models.names import model
 
+        wire, dialect = self.provider.wire.name, self.provider.dialect
         return model(
-            f"{self.provider.wire.name}:{name}",
+            f"{wire if dialect == 'openai' else dialect}:{name}",
             base_url=self.base_url,
             api_key=self._key if key is None else key,
             streams=streams,

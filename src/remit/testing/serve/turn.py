@@ -103,8 +103,12 @@ class Wire(Protocol):
         ...
 
     @property
-    def id_prefix(self) -> str:
-        """What ids of calls begin with."""
+    def base_path(self) -> str:
+        """What base URLs end in, as people write them."""
+        ...
+
+    def call_id(self, reply: int, call: int) -> str:
+        """An id as this provider makes them up."""
         ...
 
     @property
