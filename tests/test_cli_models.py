@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from cli_rig import SHOP, Cli, program, served, write_script
-from remit import Price, demo
+from remit import Price
 from remit.cli.settings import read_settings
 from remit.errors import ConfigurationError
+from remit.models.demo import _support
+from remit.models.prices import price_of
 from remit.testing.serve import TEST_KEY
 
 MODEL = "anthropic:claude-sonnet-5-5"
@@ -243,17 +245,30 @@ def test_tools_are_shown_as_they_go_out_to_a_provider(shop: Cli) -> None:
     assert all(tool["shown_as"] == tool["name"] for tool in same)
 
 
-def test_a_real_model_can_look_after_the_desk(tmp_path: Path) -> None:
-    """`remit demo --model`: the same desk, tools and approval; the bill is at the price of its name."""
-    with served(["It comes on Thursday."]) as server:
-        flags = ("--model", MODEL, "--base-url", server.base_url)
-        ended = program("demo", *flags, cwd=tmp_path, environ=KEY)
+@pytest.mark.parametrize(
+    ("wire", "name"),
+    [
+        ("anthropic", MODEL),
+        ("openai", "openai:gpt-6.1-sol"),
+        ("openai-chat", "groq:openai/gpt-oss-120b"),
+    ],
+)
+def test_a_real_model_can_look_after_the_desk(wire: str, name: str, tmp_path: Path) -> None:
+    """`remit demo --model`: the same desk, over a socket, at the price of its name, without a fault of protocol."""
+    keys = {f"{each}_API_KEY": TEST_KEY for each in ("ANTHROPIC", "OPENAI", "GROQ")}
+    with served(_support, wire) as server:
+        flags = ("--model", name, "--base-url", server.base_url)
+        ended = program("demo", *flags, cwd=tmp_path, environ={**keys, "ANTHROPIC_BASE_URL": ""})
         assert server.refusals == []
-        [request] = server.requests
-    assert (ended.code, ended.out) == (0, "It comes on Thursday.\n")
-    assert demo.QUESTION in json.dumps(request.json)
-    assert f"{MODEL} decides what is done, and is billed for it, 0.25 USD at most" in ended.err
-    assert "USD, at 2 and 10 USD for a million tokens in and out" in ended.err
+        assert len(server.requests) == 8
+    assert ended.code == 0
+    assert ended.out.endswith("I have refunded the shipping, 4.90 EUR.\n")
+    assert f"{name} decides what is done, for 0.25 USD at most" in ended.err
+    provider, _, model = name.partition(":")
+    price = price_of(provider, model)
+    assert price is not None
+    rates = f"{price.input.normalize():f} and {price.output.normalize():f}"
+    assert f" of 0.25 USD, at {rates} USD for a million tokens in and out" in ended.err
 
 
 def test_the_demo_with_a_model_of_unknown_price_has_no_limit_in_dollars(cli: Cli) -> None:
@@ -261,5 +276,5 @@ def test_the_demo_with_a_model_of_unknown_price_has_no_limit_in_dollars(cli: Cli
         flags = ("--model", "vllm:mine", "--base-url", server.base_url)
         ended = cli("demo", *flags, environ={"VLLM_API_KEY": TEST_KEY})
     assert (ended.code, ended.out) == (0, "It comes on Thursday.\n")
-    assert "its price is not known here" in ended.err
+    assert "at a price that is not known here" in ended.err
     assert cli("demo", "--base-url", "http://127.0.0.1:1").code == 2

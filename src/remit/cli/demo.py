@@ -35,8 +35,8 @@ loop, the tools, the approval and the limits are real.
 customer: {question}
 """
 _REAL = """\
-A support desk. {model} decides what is done, and is billed for it{most}. The shop is made
-up; the loop, the tools, the approval and the limits are real.
+A support desk. {model} decides what is done, {most}.
+The shop is made up; the loop, the tools, the approval and the limits are real.
 
 customer: {question}
 """
@@ -110,7 +110,7 @@ def _introduction(desk: AnyRemit, *, scripted: bool) -> str:
     if scripted:
         return _SCRIPTED.format(question=shop.QUESTION)
     usd = desk.limits.usd
-    most = f", {usd} USD at most" if usd is not None else "; its price is not known here"
+    most = "at a price that is not known here" if usd is None else f"for {usd} USD at most"
     return _REAL.format(model=named(desk.model).name, most=most, question=shop.QUESTION)
 
 
