@@ -24,21 +24,25 @@ from remit import (
     Reason,
     Transcript,
     Usage,
+    model,
     tool,
 )
 from remit.budget import Left
 from remit.models.prices import Ttl, price_of
 from remit.models.profiles import profile_of
 from remit.models.scripted import ScriptedModel, Step
+from remit.models.wires.anthropic import AnthropicCodec
 from remit.quote import Quote, quote, worst_case
 from remit.testing import run_virtual
 
 AT = datetime(2026, 11, 1, 12, tzinfo=UTC)
+NOW = datetime.now(UTC)
+TTLS: tuple[Ttl, ...] = ("5m", "1h")
 
 
 def price(of: str, *, base_url: str | None = None, ttl: Ttl = "5m", at: datetime = AT) -> Price:
-    provider, _, model = of.partition(":")
-    found = price_of(provider, model, base_url=base_url, ttl=ttl, at=at)
+    provider, _, name = of.partition(":")
+    found = price_of(provider, name, base_url=base_url, ttl=ttl, at=at)
     assert found is not None
     return found
 
@@ -331,6 +335,18 @@ def test_a_limit_in_dollars_is_refused_where_the_price_of_a_name_is_unknown() ->
         assert outcome.reason is Reason.COMPLETED
 
     run_virtual(main())
+
+
+def test_a_codec_that_writes_for_longer_brings_the_price_and_the_time_of_that() -> None:
+    """L2, X4: what is asked of the cache is what is reserved for and expected of it."""
+    models = [
+        model("anthropic:claude-opus-5-5", api_key="k", codec=AnthropicCodec(cache_ttl=ttl)).profile
+        for ttl in (*TTLS, None)
+    ]
+    writes = [price("anthropic:claude-opus-5-5", ttl=ttl, at=NOW).cache_write for ttl in TTLS]
+    assert [profile.price and profile.price.cache_write for profile in models[:2]] == writes
+    assert [profile.cache_seconds for profile in models[:2]] == [300, 3_600]
+    assert [profile.cache_tokens is None for profile in models] == [False, False, True]
 
 
 @pytest.mark.parametrize(

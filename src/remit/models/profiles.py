@@ -95,16 +95,18 @@ media on that wire."""
 
 
 def profile_of(
-    provider: str, model: str, *, base_url: str | None = None, ttl: Ttl = "5m"
+    provider: str, model: str, *, base_url: str | None = None, ttl: Ttl | None = "5m"
 ) -> ModelProfile:
     """What is known of a model: `provider` is the prefix of its name, such as `anthropic`.
 
     `base_url` is where it is reached, if that is not the provider's own address. `ttl`: how long what is written
-    to the cache is asked to last, which has a price.
+    to the cache is asked to last, which has a price; None where nothing is asked to be written.
     """
     name = model.lower().rpartition("/")[2]
-    listing = listing_of(provider, model, base_url=base_url, ttl=ttl)
-    profile = _by_name(provider, name, foreign=base_url is not None, ttl=ttl)
+    listing = listing_of(provider, model, base_url=base_url, ttl=ttl or "5m")
+    profile = _by_name(provider, name, foreign=base_url is not None, ttl=ttl or "5m")
+    if ttl is None:
+        profile = replace(profile, cache_tokens=None)
     if listing is None:
         return profile
     return replace(

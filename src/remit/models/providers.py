@@ -23,6 +23,7 @@ from remit.models.base import ModelProfile, Price
 from remit.models.connection import Connection, is_local
 from remit.models.endpoint import IDLE_SECONDS, Endpoint
 from remit.models.http import AiohttpTransport
+from remit.models.prices import Ttl
 from remit.models.profiles import profile_of
 from remit.models.wires.codec import Codec
 from remit.models.wires.dialects import COMPATIBLE, DIALECTS, ChatDialect
@@ -100,8 +101,9 @@ def connected(
     key = _key(prefix, provider, place, api_key)
     # What is known of a model holds where its provider is; at another address it may be another model.
     foreign = None if place.rstrip("/") == provider.base_url else place
-    known = profile or profile_of(prefix, model, base_url=foreign)
     spoken = _codec(prefix, provider, connection, elsewhere=foreign) if codec is None else codec
+    ttl: Ttl | None = getattr(spoken, "cache_ttl", "5m")  # of a wire on which it is asked for; it has a price
+    known = profile or profile_of(prefix, model, base_url=foreign, ttl=ttl)
     address, query = _azure(place, model, connection) if prefix == "azure" else (place, "")
     seconds = _OWN_IDLE_SECONDS if provider.local else IDLE_SECONDS
     return Endpoint(

@@ -49,7 +49,7 @@ class AnthropicCodec:
         self.issuer: Final = issuer
         self._version = version
         self._betas = tuple(betas)
-        self._cache_ttl: Literal["5m", "1h"] | None = cache_ttl
+        self.cache_ttl: Final[Literal["5m", "1h"] | None] = cache_ttl
 
     @property
     def wire(self) -> str:
@@ -72,7 +72,7 @@ class AnthropicCodec:
 
     def encoder(self, model: str) -> AnthropicEncoder:
         """For one run with the model of this name."""
-        return AnthropicEncoder(model, self.issuer, self._cache_ttl)
+        return AnthropicEncoder(model, self.issuer, self.cache_ttl)
 
     def decoder(self) -> AnthropicDecoder:
         """Reads a reply whose request is not known."""

@@ -233,7 +233,9 @@ class _Reader:
         turn.append(ToolUse(call_id, _UNNAMED, "{}"))
         told = {ANSWERED: output["type"]} if output["type"] != f"{FUNCTION}_output" else {}
         caller = {} if output.get("caller") is None else {"caller": output["caller"]}
-        turn.append(Opaque(self._issuer, encoded({"type": BESIDE, OF: ELSEWHERE, **told, **caller})))
+        turn.append(
+            Opaque(self._issuer, encoded({"type": BESIDE, OF: ELSEWHERE, **told, **caller}))
+        )
 
 
 _UNNAMED: Final = "unnamed"
