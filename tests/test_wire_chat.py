@@ -13,6 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import remit as rm
+from endpoint_rig import Response, ScriptedTransport
+from loop_rig import LIMITS, runtime
 from remit.errors import (
     ContextExceeded,
     ModelError,
@@ -22,11 +25,13 @@ from remit.errors import (
 )
 from remit.messages import Message, Reply, StopReason, Text, ToolUse, Usage
 from remit.models.base import BlockDone, Chunk, TextDelta, ToolSpec
+from remit.models.endpoint import Endpoint
 from remit.models.wires.chat import ChatCodec
 from remit.models.wires.chat.decode import ChatDecoder
 from remit.models.wires.dialects import DIALECTS
 from remit.models.wires.sse import ServerEvent
 from remit.models.wires.toolbox import Toolbox
+from remit.testing import run_virtual
 
 # --- what the tests share -----------------------------------------------------------------------
 
@@ -561,3 +566,90 @@ def test_openrouter_says_what_a_reply_costs() -> None:
     assert reply_of(last, reason=None).usd is None
     own = chunk({"content": "a"}, "stop", usage={**usage, "is_byok": True})
     assert reply_of(own, reason=None, reader=decoder("openrouter")).usd is None
+
+
+# --- in a run -----------------------------------------------------------------------------------
+
+_STREAM = {"content-type": "text/event-stream"}
+_JSON = {"content-type": "application/json"}
+
+
+def streamed(*chunks: str) -> Response:
+    lines = [f"data: {each}\n\n" for each in (*chunks, "[DONE]")]
+    return Response("".join(lines).encode(), headers=_STREAM)
+
+
+def run_of(dialect: str, *responses: Response) -> tuple[rm.Outcome[Any], list[str], list[Any]]:
+    """What becomes of a run against these responses; which hosts were rebooted, and what was sent."""
+    rebooted: list[str] = []
+
+    @rm.tool(effect="idempotent", resource=())
+    async def reboot(host: str) -> str:
+        """Reboot a host."""
+        rebooted.append(host)
+        return f"{host} is up"
+
+    transport = ScriptedTransport(*responses)
+    model = Endpoint("x:m", codec(dialect), transport, base_url="http://x/v1", model="m")
+    remit: rm.Remit[Any] = rm.Remit(
+        name="desk", model=model, tools=[reboot], limits=LIMITS, runtime=runtime()
+    )
+    return run_virtual(remit.run("hi")), rebooted, transport.bodies
+
+
+_DONE = streamed(chunk({"content": "Done."}), chunk(reason="stop"))
+
+
+def test_calls_that_cannot_be_told_apart_are_answered_and_do_not_run() -> None:
+    """case 15, C2: two open calls and a piece of nobody: an error for both, and the run goes on."""
+    outcome, rebooted, bodies = run_of(
+        "compatible",
+        streamed(
+            calls(entry('{"host":', name="reboot", own="p1", index=0)),
+            calls(entry('{"host":', name="reboot", own="p2", index=1)),
+            calls(entry('"a1"}')),
+            chunk(reason="tool_calls"),
+        ),
+        _DONE,
+    )
+    assert outcome.reason is rm.Reason.COMPLETED
+    assert rebooted == []
+    answers = [message for message in bodies[1]["messages"] if message["role"] == "tool"]
+    assert [message["tool_call_id"] for message in answers] == ["p1", "p2"]
+    assert all(message["content"].startswith("Error") for message in answers)
+    called = [call["function"]["arguments"] for call in bodies[1]["messages"][-3]["tool_calls"]]
+    assert all("could belong to any of 2 calls" in arguments for arguments in called)
+
+
+def test_a_call_that_groq_refused_is_answered_by_the_loop() -> None:
+    """case 80, C1: the model reads what is wrong with it, and nobody asks the same again."""
+    error = {
+        "message": "Failed to call a function",
+        "code": "tool_use_failed",
+        "failed_generation": '{"name": "reboot", "arguments": {"hots": "a1"}}',
+    }
+    refused = Response(json.dumps({"error": error}).encode(), status=400, headers=_JSON)
+    right = calls(entry('{"host":"a1"}', name="reboot", own="p1", index=0))
+    outcome, rebooted, bodies = run_of(
+        "groq", refused, streamed(right, chunk(reason="tool_calls")), _DONE
+    )
+    assert outcome.reason is rm.Reason.COMPLETED
+    assert rebooted == ["a1"]
+    assert len(bodies) == 3
+    called, answer = bodies[1]["messages"][-2:]
+    assert json.loads(called["tool_calls"][0]["function"]["arguments"]) == {"hots": "a1"}
+    assert answer["content"].startswith("Error")
+    assert "hots" in answer["content"]
+
+
+def test_a_field_that_a_server_refuses_costs_one_request() -> None:
+    """case 60: the request goes out again without it, and so does every one that follows."""
+    error = {"error": {"message": "Unrecognized request argument supplied: stream_options"}}
+    refused = Response(json.dumps(error).encode(), status=400, headers=_JSON)
+    right = calls(entry('{"host":"a1"}', name="reboot", own="p1", index=0))
+    outcome, rebooted, bodies = run_of(
+        "compatible", refused, streamed(right, chunk(reason="tool_calls")), _DONE
+    )
+    assert outcome.reason is rm.Reason.COMPLETED
+    assert rebooted == ["a1"]
+    assert ["stream_options" in body for body in bodies] == [True, False, False]

@@ -46,12 +46,18 @@ class MessageWriter:
         """Messages that call have a blank `reasoning_content` where they have none of their own (DeepSeek)."""
         self.wrote_opaque = False
         """Some went out."""
+        self.left_out = False
+        """Some did not, because of what changed before them."""
 
     def piece(self, message: Message, *, broken: bool, marked: bool) -> Piece:
         """One message; `broken` where what was said before it has changed since (X5)."""
-        if message.role == "assistant":
-            return Piece(self._assistant(message.content, broken=broken))
-        return self._user(message, marked=marked)
+        if message.role == "user":
+            return self._user(message, marked=marked)
+        first = message.content[0]
+        if isinstance(first, Opaque) and self._is_mine(first) and _is_message(first.data):
+            self.wrote_opaque = True
+            return Piece(first.data)  # a whole message without another form stands alone
+        return Piece(self._assistant(message.content, broken=broken))
 
     # --- the user's
 
@@ -64,6 +70,7 @@ class MessageWriter:
             if isinstance(block, Opaque) and self._is_mine(block) and _is_message(block.data):
                 self._say(said, written, marked=marked, answered=answered)
                 written.append(block.data)
+                self.wrote_opaque = True
                 said, answered = [], False
             else:
                 said.append(block)
@@ -184,6 +191,7 @@ class MessageWriter:
             self.wrote_opaque = True
             return
         bound = self._dialect.bound if broken else ()
+        self.left_out = self.left_out or any(field in bound for field in kept)
         kept = {field: value for field, value in kept.items() if field not in bound}
         self.wrote_opaque = self.wrote_opaque or bool(kept)
         if name == _MESSAGE:

@@ -1,7 +1,8 @@
 """A request body of Chat Completions, read back into values.
 
 What the wire can say and remit has no words for becomes opaque, in its place, and goes back as it came: a system
-message that is not the first, an image by its address, a field of a message. Fields of the root that are none of
+message that is not the first, an image by its address, a field of a message, a call of another kind than of a
+function with its results. Fields of the root that are none of
 ours are `Settings.extra`. Messages that break the rules of the wire are refused, in the words of the server.
 """
 
@@ -79,12 +80,19 @@ class _Reader:
         self._results: dict[str, ToolResult] = {}
         self._taken: set[str] = set()
         self._before: list[Opaque] = []
-        """System messages that stand before the next message of the user."""
+        """Messages without a form here that stand before the next message of the user."""
+        self._foreign: set[str] = set()
+        """Ids of the newest calls that have no form here: their results have none either."""
 
     def take(self, position: int, message: Mapping[str, Any]) -> None:
         """One message. Errors: `TranscriptError`."""
         role = message.get("role")
         where = f"messages[{position}]"
+        if role == "function" or (
+            role == "tool" and str(message.get("tool_call_id")) in self._foreign
+        ):
+            self._before.append(Opaque(self._dialect.name, _encode(message)))
+            return
         if role == "tool":
             self._result(where, message)
             return
@@ -154,6 +162,12 @@ class _Reader:
     def _assistant(self, where: str, message: Mapping[str, Any]) -> None:
         if self._before:
             self._behind()
+        if _is_foreign(message):
+            calls = [_mapping(call) for call in message.get("tool_calls") or ()]
+            self._foreign = {str(call.get("id")) for call in calls}
+            whole = Opaque(self._dialect.name, _encode(message))
+            self._made.append(Message("assistant", (whole,)))
+            return
         blocks: list[Block] = []
         content = message.get("content")
         for part in [content] if isinstance(content, str) else cast("Any", content or ()):
@@ -253,6 +267,14 @@ class _Reader:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _is_foreign(message: Mapping[str, Any]) -> bool:
+    """Whether it calls what is no function, or in the way that was before there were tools."""
+    calls: Any = message.get("tool_calls")
+    listed = cast("list[Any]", calls) if isinstance(calls, list) else []
+    kinds = [_mapping(call).get("type") for call in listed]
+    return message.get("function_call") is not None or "custom" in kinds
 
 
 def _plain(content: Any) -> str | None:

@@ -89,6 +89,9 @@ class ChatEncoder:
         )
         body = self._pieces.joined(head, self._tail(fields), inserts=self._inserts())
         told, self._told = self._told, None
+        if told is None and self._writer.left_out:
+            told = "reasoning that belongs to a history which has changed since"
+        self._writer.left_out = False
         return Wired(
             body,
             _NO_HEADERS,
@@ -99,26 +102,37 @@ class ChatEncoder:
 
     def repair(self, what: str) -> bool:
         """See `Encoder`."""
-        kind, _, field = what.partition(":")
-        if kind == "opaque":
-            return self._leave_out_opaque()
-        if kind == "reasoning" and not self._writer.blank_reasoning:
-            self._writer.blank_reasoning = True
-            self._pieces.forget(0)
-            return True
-        if kind == "ids" and self._writer.ids is not None:
-            self._writer.ids = None
-            self._pieces.forget(0)
-            return True
-        if kind != "field" or field in _KEPT or field in self._off:
+        writer, kind = self._writer, what.partition(":")[0]
+        if kind == "field":
+            return self._leave_out(what.partition(":")[2])
+        if kind == "opaque" and writer.opaque and writer.wrote_opaque:
+            writer.opaque = False
+            self._tell("what it gave beside text and calls")
+        elif kind == "reasoning" and not writer.blank_reasoning:
+            writer.blank_reasoning = True
+        elif kind == "ids" and writer.ids is not None:
+            writer.ids = None
+            self._tell("ids of calls")
+        else:
             return False
-        if field in _OTHER_CAP and _OTHER_CAP[field] not in self._off:
-            self._cap = _OTHER_CAP[field]
+        self._pieces.forget(0)
+        return True
+
+    def _leave_out(self, field: str) -> bool:
+        """Leave a field out of the root from here on; one of the two caps always stays."""
+        other = _OTHER_CAP.get(field)
+        if field in _KEPT or field in self._off or other in self._off:
+            return False
+        if other is not None:
+            self._cap = other
         if field == "cache_control":
             self._marks = False
         self._off.add(field)
-        self._told = f"{field}: {self._dialect.title} refuses it, so it is left out from here on"
+        self._tell(field)
         return True
+
+    def _tell(self, what: str) -> None:
+        self._told = f"{what}: {self._dialect.title} refuses it, so it is left out from here on"
 
     # --- parts of the body
 
@@ -160,8 +174,7 @@ class ChatEncoder:
         choice = self._choice(settings)
         if choice is not None:
             fields["tool_choice"] = choice
-        if self._cap not in self._off:
-            fields[self._cap] = request.max_output
+        fields[self._cap] = request.max_output
         if request.output_schema is not None:
             fields["response_format"] = self._format(request.output_schema)
         if settings.thinking is not None:
@@ -234,17 +247,6 @@ class ChatEncoder:
             self._marked = (*self._marked[-1:], last)
         places = [self._pieces.mark_of(index) for index in self._marked if index <= last]
         return [(place, _CACHE) for place in places if place is not None]
-
-    def _leave_out_opaque(self) -> bool:
-        writer = self._writer
-        if not writer.opaque or not writer.wrote_opaque:
-            return False
-        writer.opaque = False
-        self._pieces.forget(0)
-        self._told = (
-            f"opaque blocks: {self._dialect.title} refuses them, so they are left out from here on"
-        )
-        return True
 
 
 def _thinking(dialect: ChatDialect, tokens: int) -> dict[str, Any]:
