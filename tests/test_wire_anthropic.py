@@ -698,6 +698,21 @@ def test_nothing_is_left_open_in_a_turn_that_is_over(
     strict.request(body)
 
 
+def test_the_calls_of_one_reply_stay_together_whatever_came_back_first() -> None:
+    """case 57, case 76, T1: one turn of calls, one of results in call order, the same bytes after a reload."""
+    transcript = Transcript([user("x")])
+    transcript.add_reply(model(THOUGHT, *[ToolUse(name, "look", "{}") for name in "abc"]))
+    with transcript.answering() as answering:
+        for at in (2, 0, 1):
+            answering.slots[at].settle((Text(f"result {at}"),))
+    body = UNMARKED.encoder("m").encode(request(transcript), stream=True).body
+    turns = [message["content"] for message in json.loads(body)["messages"]]
+    assert [each["type"] for each in turns[1]] == ["thinking", *["tool_use"] * 3]
+    assert [each["tool_use_id"] for each in turns[2]] == ["a", "b", "c"]
+    again = Transcript.load(json.loads(json.dumps(transcript.to_json())))
+    assert UNMARKED.encoder("m").encode(request(again), stream=True).body == body
+
+
 def test_a_call_of_the_providers_own_may_be_answered_after_ours() -> None:
     """T7: beside a call of ours it is still open, and its result comes with the next reply."""
     transcript = Transcript(

@@ -214,6 +214,21 @@ def test_whoever_sets_markers_of_his_own_gets_no_others() -> None:
     assert json.dumps(sent(made, WIRE.encoder("m"))).count("cache_control") == 4
 
 
+def test_markers_are_taken_back_where_nobody_knows_them() -> None:
+    """X4, case 60: a server that speaks this wire need not have a cache."""
+    told = {
+        "error": {
+            "message": "messages.0.content.0.text.cache_control: Extra inputs are not permitted"
+        }
+    }
+    assert WIRE.fault(400, {}, json.dumps(told).encode()).repair == "cache"
+    made, encoder = request(Transcript([user("x")])), WIRE.encoder("claude-x")
+    assert "cache_control" in json.dumps(sent(made, encoder))
+    assert encoder.repair("cache")
+    assert sent(made, encoder) == sent(made)
+    assert not encoder.repair("cache")
+
+
 def test_without_a_system_text_the_last_tool_is_marked() -> None:
     """X4: tools come first in what is cached."""
     body = sent(request(Transcript([user("x")]), instructions=""), WIRE.encoder("m"))

@@ -22,6 +22,7 @@ from anthropic_rig import (
 )
 from remit.errors import (
     ModelError,
+    ModelUnavailable,
     TranscriptError,
 )
 from remit.messages import (
@@ -145,6 +146,30 @@ def test_any_body_has_a_typed_end(body: bytes) -> None:
     survives(body)
     for status in (200, 400, 429, 500):
         assert isinstance(WIRE.fault(status, {}, body).error, ModelError)
+
+
+@given(st.text(), st.text(), st.sampled_from(["Wed, 21 Oct 2026 07:28:00 GMT", "1e9", "-0", "inf"]))
+def test_any_headers_say_how_long_to_wait_or_nothing(one: str, two: str, known: str) -> None:
+    for after, date in ((one, two), (known, one), (one, known)):
+        headers = {"retry-after": after, "retry-after-ms": two, "date": date, "request-id": one}
+        error = WIRE.fault(429, headers, b"").error
+        assert isinstance(error, ModelUnavailable)
+        assert error.retry_after is None or 0 <= error.retry_after < float("inf")
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"content":[', b'{"error":{"details":'])
+def test_what_is_nested_too_deeply_has_a_typed_end(opening: bytes) -> None:
+    body = opening * 100_000
+    for deep in (
+        body,
+        b'{"content":[' + body,
+        b'{"usage":' + body,
+        b'{"type":"error","error":' + body,
+    ):
+        with pytest.raises(ModelError):
+            WIRE.decoder().whole(deep)
+        assert isinstance(WIRE.fault(400, {}, deep).error, ModelError)
+        survives(b"data: " + deep + b"\n\n")
 
 
 @given(SHAPES)

@@ -103,6 +103,9 @@ class AnthropicEncoder:
         elif what == "container" and self._container is not None:
             self._containers_from = sent
             self._repaired = "the container of the provider's code is gone: it gets a new one"
+        elif what == "cache" and self._marker is not None:
+            self._marker = self._prefix = None
+            self._repaired = "no cache markers are set: what is there does not know them"
         elif what == "whitespace" and writer.trimmed < sent - 1:
             writer.trimmed = sent - 1
             self._repaired = "white space at the end of the last turn is left out"

@@ -57,6 +57,7 @@ _REPAIRS: Final = (
             r"invalid signature|invalid data in redacted_thinking|thinking.*(cannot be modified|mismatch)"
         ),
     ),
+    ("cache", re.compile(r"cache_control")),
     ("whitespace", re.compile(r"cannot end with trailing whitespace")),
     ("container", re.compile(r"container.*(expired|not found|does not exist)")),
 )

@@ -79,13 +79,15 @@ class Writer:
     def _reply(self, index: int, content: Sequence[Block]) -> Piece:
         turn = _Turn("assistant")
         end = self._end_of_turn(index)
+        left_open = self._left_open(index, end)
+        self.containers.pop(index, None)
         for block in content:
             if isinstance(block, Text):
                 turn.add(_text(block.text))
             elif isinstance(block, ToolUse):
                 turn.add(self._call(block), call=block.id)
             elif isinstance(block, Opaque) and block.issuer == self._issuer:
-                self._own(index, turn, block, end)
+                self._own(index, turn, block, left_open)
             else:
                 turn.skip()
         if end == index + 1:
@@ -101,20 +103,24 @@ class Writer:
                 return end
         return None
 
-    def _is_answered(self, call: str, index: int, end: int) -> bool:
-        """Whether a call of the provider's own tool in this turn has its result, or may get it later."""
-        if self.messages[end].tool_results:
-            return True  # with the next reply
-        said = [
-            self._found(block) for at in range(index, end) for block in self.messages[at].content
-        ]
-        return any(
-            text_of(found[1], "tool_use_id") == call
-            for found in said
-            if found is not None and found[0].endswith("_tool_result")
-        )
+    def _left_open(self, index: int, end: int | None) -> frozenset[str]:
+        """Calls of the provider's own tools in a message that nobody will answer any more, by their ids."""
+        if end is None or self.messages[end].tool_results:
+            return frozenset()  # the result comes with the next reply
+        calls: set[str | None] = set()
+        answered: set[str | None] = set()
+        for at in range(index, end):
+            for block in self.messages[at].content:
+                found = self._found(block)
+                if found is None:
+                    continue
+                if found[0] in _CALLS and at == index:
+                    calls.add(text_of(found[1], "id"))
+                elif found[0].endswith("_tool_result"):
+                    answered.add(text_of(found[1], "tool_use_id"))
+        return frozenset([call or "" for call in calls - answered])
 
-    def _own(self, index: int, turn: _Turn, block: Opaque, end: int | None) -> None:
+    def _own(self, index: int, turn: _Turn, block: Opaque, left_open: frozenset[str]) -> None:
         """A block of the provider's own, or what it said beside one."""
         found = kind_of(block.data)
         if found is None:
@@ -129,11 +135,7 @@ class Writer:
             container = read(fields.get("container"))
             if is_table(container) and isinstance(container.get("id"), str):
                 self.containers[index] = container["id"]
-        elif (
-            end is not None
-            and kind in _CALLS
-            and not self._is_answered(text_of(fields, "id") or "", index, end)
-        ):
+        elif kind in _CALLS and left_open and (text_of(fields, "id") or "") in left_open:
             turn.skip()
         elif kind not in BINDING:
             turn.add_own(block.data, may_mark="cache_control" not in fields)
