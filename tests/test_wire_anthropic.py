@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from anthropic_rig import (
-    FILES,
     LOOK,
     THINKING,
     UNMARKED,
@@ -720,152 +717,6 @@ def test_a_call_of_the_providers_own_may_be_answered_after_ours() -> None:
     )
     turn = sent(request(transcript))["messages"][1]["content"]
     assert [block["type"] for block in turn] == ["server_tool_use", "tool_use"]
-
-
-def test_a_body_says_which_of_its_fields_have_no_place() -> None:
-    """T6: what is left out of a history from outside is named."""
-    marked = {"cache_control": {"type": "ephemeral"}}
-    body = {
-        "model": "m",
-        "max_tokens": 9,
-        "messages": [
-            {"role": "user", "content": [{"type": "text", "text": "x", **marked}]},
-            {"role": "assistant", "content": [call("a")]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "news": 1}]},
-        ],
-    }
-    parsed = WIRE.parse(body)
-    assert parsed.set_aside == ("cache_control", "news")
-    again = sent(request(parsed.transcript, settings=parsed.settings))["messages"]
-    assert again[0]["content"] == [{"type": "text", "text": "x"}]
-    assert again[2]["content"] == [{"type": "tool_result", "tool_use_id": "a"}]
-
-
-def test_what_is_split_or_out_of_order_is_read_as_the_provider_reads_it() -> None:
-    """T1, T6: turns are merged, results are matched by id, and an own part of one stays with it."""
-    tool = {"type": "tool_reference", "tool_name": "look"}
-    results = [
-        {"type": "tool_result", "tool_use_id": "b", "content": [tool]},
-        {"type": "tool_result", "tool_use_id": "a", "content": "first"},
-    ]
-    body = {
-        "model": "m",
-        "max_tokens": 9,
-        "messages": [
-            {"role": "user", "content": "x"},
-            {"role": "assistant", "content": [call("a")]},
-            {"role": "assistant", "content": [call("b")]},
-            {"role": "user", "content": [results[0], {"type": "text", "text": "and"}]},
-            {"role": "user", "content": [results[1]]},
-        ],
-    }
-    parsed = WIRE.parse(body)
-    assert parsed.transcript.report == ()
-    again = sent(request(parsed.transcript))["messages"]
-    assert [use["id"] for use in again[1]["content"]] == ["a", "b"]
-    assert again[2]["content"] == [results[1], results[0], {"type": "text", "text": "and"}]
-
-
-def test_a_note_in_place_of_an_own_part_of_a_result_is_text() -> None:
-    """X5: what was elided does not come back by another door."""
-    body = {
-        "model": "m",
-        "max_tokens": 9,
-        "messages": [
-            {"role": "user", "content": "x"},
-            {"role": "assistant", "content": [call("a")]},
-            {
-                "role": "user",
-                "content": [
-                    {
-                        "type": "tool_result",
-                        "tool_use_id": "a",
-                        "content": [{"type": "tool_reference", "tool_name": "look"}],
-                    }
-                ],
-            },
-        ],
-    }
-    transcript = WIRE.parse(body).transcript
-    transcript.elide([Stub("a", 0, "It is kept.", "artifact:x", 9)])
-    found = sent(request(transcript))["messages"][2]["content"]
-    assert found == [{"type": "tool_result", "tool_use_id": "a", "content": "It is kept."}]
-
-
-# Recorded traffic
-
-recorded = pytest.mark.skipif(not FILES, reason="recorded traffic is not there")
-
-
-def plain(body: Mapping[str, Any]) -> Any:
-    """A request in one of the ways of saying it."""
-    made = json.loads(json.dumps(body), object_hook=_plain)
-    if made.get("tool_choice") == {"type": "auto"}:
-        del made["tool_choice"]
-    if made.get("stream") is False:
-        del made["stream"]
-    if isinstance(made.get("system"), str):
-        made["system"] = [{"type": "text", "text": made["system"]}]
-    return made
-
-
-def _plain(item: dict[str, Any]) -> dict[str, Any]:
-    item.pop("cache_control", None)
-    if ("role" in item or item.get("type") == "tool_result") and isinstance(item["content"], str):
-        item["content"] = [{"type": "text", "text": item["content"]}]
-    if item.get("is_error") is False:
-        del item["is_error"]
-    if item.get("description") == "":
-        del item["description"]
-    return item
-
-
-@recorded
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_recorded_requests_come_out_as_they_went_in(file: Path) -> None:
-    """T6, T7: what was read back goes out again and says the same."""
-    for exchange in json.loads(file.read_text())["exchanges"]:
-        body = exchange["request"]["body"]
-        parsed = WIRE.parse(body)
-        assert parsed.transcript.report == ()
-        assert parsed.settings.max_output is not None
-        made = request(
-            parsed.transcript,
-            instructions=parsed.instructions,
-            tools=parsed.tools,
-            settings=parsed.settings,
-            max_output=parsed.settings.max_output,
-        )
-        wired = WIRE.encoder(parsed.model).encode(made, stream=parsed.stream)
-        assert plain(json.loads(wired.body)) == plain(body)
-
-
-@recorded
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_recorded_responses_are_read_and_can_be_written_again(file: Path) -> None:
-    """T7: whatever the provider said is in the reply, and goes back as it was."""
-    for exchange in json.loads(file.read_text())["exchanges"]:
-        response = exchange["response"]
-        if response["status"] != 200:
-            body = json.dumps(response["body"]).encode()
-            found = WIRE.fault(response["status"], response["headers"], body)
-            assert response["body"]["error"]["message"] in str(found.error)
-        elif "sse" in response:
-            assert reply(response["sse"].encode()).usage is not None
-        else:
-            body = response["body"]
-            found = WIRE.decoder().whole(json.dumps(body).encode())
-            assert found.usage is not None
-            written = WIRE.reply_json(
-                found.message, stop_reason=found.stop_reason, usage=found.usage
-            )
-            assert written["stop_reason"] == body["stop_reason"]
-            assert without_defaults(written["content"]) == without_defaults(body["content"])
-
-
-def without_defaults(content: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    unsaid: list[Any] = [None, {"type": "direct"}]
-    return [{k: v for k, v in each.items() if v not in unsaid} for each in content]
 
 
 def test_the_wire_is_found_by_its_name() -> None:
