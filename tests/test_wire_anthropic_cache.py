@@ -34,7 +34,7 @@ from remit.messages import (
 )
 from remit.models.base import Settings
 from remit.models.wires.anthropic import AnthropicCodec
-from remit.testing.protocol import judge
+from remit.testing.protocol import Refused, judge
 from remit.transcript import Stub, Transcript
 
 # The prompt cache
@@ -309,7 +309,7 @@ import sys
 from remit.messages import Message, Text, ToolResult, ToolUse
 from remit.models.base import ModelRequest, Settings, ToolSpec
 from remit.models.wires.anthropic import AnthropicCodec
-from remit.testing.protocol import judge
+from remit.testing.protocol import Refused, judge
 from remit.transcript import Transcript
 
 tools = tuple(ToolSpec(f"größe.{n}", "d", {"type": "object", "properties": {}}) for n in range(9))
@@ -333,3 +333,85 @@ def test_the_bytes_do_not_depend_on_the_process() -> None:
         for seed in range(5)
     }
     assert len(made) == 1
+
+
+# Thinking that binds
+
+
+class Bound:
+    """A conversation with a newer model: its thoughts bind to everything that was sent before them."""
+
+    def __init__(self) -> None:
+        self.judge = judge("anthropic")
+        self.transcript = Transcript([user("begin")])
+        self.encoder = WIRE.encoder("claude-sonnet-5-5")
+        self.n = 0
+
+    def ask(self, *, uses: int) -> bool:
+        """One request and the reply to it. Returns whether it had to be repaired."""
+        made = request(self.transcript, settings=Settings(thinking=1_024))
+        body = sent(made, self.encoder)
+        refused = self._refused(body)
+        if refused is not None:
+            found = WIRE.fault(refused.status, {}, json.dumps(refused.body).encode())
+            assert found.repair is not None
+            assert self.encoder.repair(found.repair), refused
+            body = sent(made, self.encoder)
+            assert self._refused(body) is None
+        self.n += 1
+        thought = {"type": "thinking", "thinking": "hm", "signature": f"s{self.n}"}
+        calls = [
+            {"type": "tool_use", "id": f"u{self.n}_{at}", "name": "look", "input": {}}
+            for at in range(uses)
+        ]
+        said = {"type": "text", "text": f"reply {self.n}"}
+        reply = {"content": [thought, said, *calls], "stop_reason": "tool_use"}
+        self.judge.response(reply, body)
+        self.transcript.mark_sent()
+        self.transcript.add_reply(WIRE.decoder().whole(json.dumps(reply).encode()).message)
+        if uses:
+            with self.transcript.answering() as answering:
+                for slot in answering.slots:
+                    slot.settle((Text(f"a long result of {slot.use.id}"),))
+        else:
+            self.transcript.say(Text("and?"))
+        return refused is not None
+
+    def _refused(self, body: Any) -> Refused | None:
+        try:
+            self.judge.request(body)
+        except Refused as refused:
+            return refused
+        return None
+
+
+STEPS = st.one_of(
+    st.integers(0, 3), st.sampled_from(["elide", "reload", "resume", "other provider"])
+)
+
+
+@given(st.lists(STEPS, max_size=12))
+def test_no_thought_goes_out_that_has_lost_what_it_binds_to(course: list[int | str]) -> None:
+    """X5, T7: after elisions too; where a history was reloaded and nobody knows of them, one repair is enough."""
+    talk = Bound()
+    forgotten = False
+    for step in course:
+        match step:
+            case "elide":
+                results = [each for message in talk.transcript for each in message.tool_results]
+                whole = [each for each in results if not each.artifacts]
+                if whole:
+                    stub = Stub(whole[0].tool_use_id, 0, "gone", "artifact:x", 9)
+                    talk.transcript.elide([stub])
+            case "reload":
+                forgotten = forgotten or bool(talk.transcript.breaks)
+                talk.transcript = Transcript.load(talk.transcript.to_json())
+                talk.transcript.mark_sent()
+                talk.encoder = WIRE.encoder("claude-sonnet-5-5")
+            case "resume":
+                talk.encoder = WIRE.encoder("claude-sonnet-5-5")
+            case "other provider":
+                talk.transcript.add_reply(model("else", Opaque("openai", b'{"type":"reasoning"}')))
+                talk.transcript.say(Text("on"))
+            case int():
+                assert not talk.ask(uses=step) or forgotten
