@@ -410,7 +410,7 @@ def test_no_thought_goes_out_that_has_lost_what_it_binds_to(course: list[int | s
                 talk.encoder = WIRE.encoder("claude-sonnet-5-5")
             case "resume":
                 talk.encoder = WIRE.encoder("claude-sonnet-5-5")
-            case "other provider":
+            case str():  # another provider's turn
                 talk.transcript.add_reply(model("else", Opaque("openai", b'{"type":"reasoning"}')))
                 talk.transcript.say(Text("on"))
             case int():
