@@ -143,9 +143,11 @@ def test_options_are_kept_as_given() -> None:
         ({"expires": 60}, "expires"),
         ({"effect": "confirm", "expires": 0}, "expires"),
         ({"errors": "quiet"}, "errors"),
-        ({"name": "get order"}, "get_order"),
+        ({"name": "get\norder"}, "get_order"),
+        ({"name": " get_order"}, "get_order"),
         ({"name": ""}, "my_tool"),
-        ({"name": "x" * 65}, "64"),
+        ({"name": "x" * 129}, "128"),
+        ({"name": "get\ud800order"}, "get_order"),
         ({"resource": "order:{order}"}, "order"),
         ({"resource": "order:{}"}, "placeholder"),
         ({"resource": "order:{sku!r}"}, "placeholder"),
@@ -161,6 +163,18 @@ def test_an_option_that_cannot_be_is_refused_by_name(options: dict[str, Any], wo
     define: Callable[..., Any] = tool
     with pytest.raises(ConfigurationError, match=word):
         define(**{"effect": "read", **options})(probe)
+
+
+@pytest.mark.parametrize(
+    "name", ["shop.search", "shop/search", "get order", "größe", "a:b:c", "x" * 128]
+)
+def test_a_tool_may_be_called_by_any_printable_line(name: str) -> None:
+    """case 22: the letters of wires are a matter of wires."""
+
+    def act() -> None:
+        """Do it."""
+
+    assert tool(effect="read", name=name)(act).name == name
 
 
 def test_a_lambda_needs_a_name_that_models_accept() -> None:

@@ -175,8 +175,8 @@ def test_what_providers_refuse_is_refused_by_name(
     [
         ("tool_twice", [spec(), spec()]),
         ("tool_name", [spec("")]),
-        ("tool_name", [spec("shop.search")]),
-        ("tool_name", [spec("a" * 65)]),
+        ("tool_name", [spec("shop\nsearch")]),
+        ("tool_name", [spec("a" * 129)]),
         ("tool_schema", [spec(type="array")]),
     ],
 )

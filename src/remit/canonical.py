@@ -32,6 +32,7 @@ __all__ = [
     "encode",
     "json_text",
     "parse_json",
+    "tool_in_key",
     "utf8",
     "well_formed",
 ]
@@ -208,8 +209,19 @@ def arguments_hash(value: Any) -> str:
 
 
 def call_key(run_id: str, step: int, tool: str, arguments_hash: str, n: int) -> str:
-    """The key of the `n`-th equal call of a step (promise E2)."""
+    """The key of the `n`-th equal call of a step (promise E2).
+
+    Its parts are counted from the right, for a run id may hold colons of its own. Those of a tool's name are
+    written as `%3A`; `tool_in_key` reads it back.
+    """
+    if ":" in tool or "%" in tool:
+        tool = tool.replace("%", "%25").replace(":", "%3A")
     return f"{run_id}:{step}:{tool}:{arguments_hash[:16]}:{n}"
+
+
+def tool_in_key(part: str) -> str:
+    """The name of a tool, from how it stands in the key of a call."""
+    return part.replace("%3A", ":").replace("%25", "%") if "%" in part else part
 
 
 def _by_utf16(table: dict[str, Any]) -> list[str]:

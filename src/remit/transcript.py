@@ -26,6 +26,7 @@ from typing import Any, cast, overload
 
 import msgspec
 
+from remit.canonical import tool_in_key
 from remit.errors import ConfigurationError, TranscriptError
 from remit.mending import Mended, Mender, read_message
 from remit.messages import (
@@ -563,4 +564,4 @@ def _identity(key: str) -> str | None:
     _, step, tool, digits, n = parts
     if not (tool and step.isdecimal() and n.isdecimal() and _ARGUMENTS_HASH.fullmatch(digits)):
         return None
-    return f"{tool}:{digits}"
+    return f"{tool_in_key(tool)}:{digits}"

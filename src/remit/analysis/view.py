@@ -29,6 +29,7 @@ from remit.analysis.lines import (
     call_words,
 )
 from remit.analysis.strand import Phase, Strand
+from remit.canonical import tool_in_key
 from remit.events import Event
 from remit.limits import Limits
 
@@ -378,7 +379,7 @@ def _whose(strand: Strand) -> str:
 def _call_of(fields: Mapping[str, Any]) -> tuple[str, str]:
     """The tool use that an event is about, and its tool: from its key (`run:step:tool:hash:n`) if need be."""
     parts = str(fields.get("key") or "").rsplit(":", 3)
-    tool = fields.get("tool") or (parts[1] if len(parts) == 4 else "")
+    tool = fields.get("tool") or (tool_in_key(parts[1]) if len(parts) == 4 else "")
     return str(fields.get("id")), one_line(str(tool))
 
 

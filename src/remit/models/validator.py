@@ -18,7 +18,10 @@ from remit.models.base import ToolSpec
 __all__ = ["InvalidRequest", "RequestValidator", "prefix_of", "validate_request"]
 
 _LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""Ids of calls and names of tools: what every wire takes (Anthropic's letters, Bedrock's length)."""
+"""Ids of calls: what every wire takes (Anthropic's letters, Bedrock's length)."""
+
+_MOST_NAME_CHARS = 128
+"""Of a tool's name. Its letters are its own: a wire that has none for them gives it an alias."""
 
 
 class InvalidRequest(ValueError):
@@ -77,7 +80,7 @@ def prefix_of(earlier: Sequence[Message], later: Sequence[Message]) -> bool:
 def _check_tools(tools: Sequence[ToolSpec]) -> None:
     names: set[str] = set()
     for tool in tools:
-        if not _LEGAL.fullmatch(tool.name):
+        if not 0 < len(tool.name) <= _MOST_NAME_CHARS or not tool.name.isprintable():
             raise InvalidRequest(None, "tool_name", f"illegal name {tool.name!r}")
         if tool.name in names:
             raise InvalidRequest(None, "tool_twice", f"two tools are named {tool.name!r}")

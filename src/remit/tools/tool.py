@@ -58,7 +58,7 @@ DEFAULT_EXPIRES = 86_400.0
 """Seconds for which an approval is waited for: a day."""
 _CENTURY = 36_525 * 86_400.0
 """Seconds; the calendar ends not far beyond."""
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MAX_NAME_CHARS = 128
 _MAX_SUMMARY_CHARS = 1_000
 _MAX_VALUE_CHARS = 200
 
@@ -765,10 +765,17 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    """What a wire has no letters for gets an alias there; what people cannot read is refused here."""
+    if (
+        not isinstance(name, str)
+        or not 0 < len(name) <= _MAX_NAME_CHARS
+        or not name.isprintable()
+        or name != name.strip()
+        or name == "<lambda>"
+    ):
         suggestion = re.sub(r"[^A-Za-z0-9_-]+", "_", str(name)).strip("_")[:64] or "my_tool"
         raise ConfigurationError(
-            f"{name!r} is no name for a tool: models take 1 to 64 letters, digits, `_` and `-`. "
+            f"{name!r} is no name for a tool: it is 1 to {_MAX_NAME_CHARS} characters of one printable line. "
             f"Write name={suggestion!r}"
         )
 

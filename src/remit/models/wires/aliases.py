@@ -78,6 +78,11 @@ class Keys:
     def __bool__(self) -> bool:
         return bool(self._wire)
 
+    @property
+    def collide(self) -> bool:
+        """Whether two names have one alias: by chance never."""
+        return len(self._own) < len(self._wire)
+
     def alias_of(self, key: str) -> str:
         """The key of the wire for this name."""
         return self._wire.get(key, key)
@@ -104,23 +109,23 @@ class Ids:
         self._known: dict[str, str] = {}
         self._taken: set[str] = set()
 
-    def wire(self, id: str) -> str:
+    def wire(self, own: str) -> str:
         """The id as the wire takes it; the same whenever it is asked for."""
-        known = self._known.get(id)
+        known = self._known.get(own)
         if known is None:
-            known = self._known[id] = self._new(id)
+            known = self._known[own] = self._new(own)
             self._taken.add(known)
         return known
 
-    def _new(self, id: str) -> str:
+    def _new(self, own: str) -> str:
         rule = self._rule
-        fits = len(id) == rule.length if rule.length else 0 < len(id) <= rule.longest
-        if fits and id not in self._taken and _legal(rule).fullmatch(id):
-            return id
+        fits = len(own) == rule.length if rule.length else 0 < len(own) <= rule.longest
+        if fits and own not in self._taken and _legal(rule).fullmatch(own):
+            return own
         length = rule.length or min(rule.longest, 24)
         salt = 0
         while True:
-            digits = _digest(f"{id}\0{salt}" if salt else id)[:length]
+            digits = _digest(f"{own}\0{salt}" if salt else own)[:length]
             if digits not in self._taken:
                 return digits
             salt += 1

@@ -28,7 +28,7 @@ from remit.transcript import Transcript
 
 __all__ = ["AnthropicEncoder"]
 
-_TOOLS: Final = Dialect()
+_TOOLS: Final = Dialect(bare_arrays=True)
 _OUTPUT: Final = Dialect(target="anthropic-strict", keys=None)
 
 _LEAST_THINKING: Final = 1_024

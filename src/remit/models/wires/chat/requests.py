@@ -199,8 +199,10 @@ class ChatEncoder:
         said, strict = schema, False
         for dialect in (_OUTPUT, _LOOSE):
             with contextlib.suppress(CannotLower):
-                said, strict = lower(schema, dialect).schema, dialect is _OUTPUT
-                break
+                lowered = lower(schema, dialect)
+                if lowered.is_plain:  # else it would make nulls that the schema has no place for
+                    said, strict = lowered.schema, dialect is _OUTPUT
+                    break
         answer = {"name": "answer", "schema": said, "strict": strict}
         self._output_of = schema
         self._output = msgspec.Raw(_encode({"type": "json_schema", "json_schema": answer}))

@@ -274,6 +274,8 @@ def _output_format(schema: Mapping[str, Any]) -> dict[str, Any] | None:
             lowered = lower(schema, dialect)
         except CannotLower:
             continue
+        if not lowered.is_plain:  # it would make nulls that the schema has no place for
+            continue
         form = {"type": "json_schema", "name": "output", "schema": lowered.schema}
         return {**form, "strict": strict}
     return None
