@@ -12,6 +12,7 @@ from remit import (
     Limits,
     MemoryStore,
     Message,
+    Model,
     Outcome,
     Remit,
     Runtime,
@@ -21,7 +22,7 @@ from remit import (
 )
 from remit.models.scripted import Script, ScriptedModel
 from remit.rows import Row, decode_row
-from remit.testing import SimulatedWorkers, validate_request
+from remit.testing import JudgedModel, SimulatedWorkers, validate_request
 from remit.tools import Tools
 
 LIMITS = Limits(steps=20, tokens=20_000_000, seconds=3_600)
@@ -37,6 +38,11 @@ def runtime() -> Runtime:
     return Runtime(workers=SimulatedWorkers(), now=virtual_now, grace=0.5)
 
 
+def through(model: ScriptedModel) -> Model:
+    """What the models of desks are asked through; `test_judged.py` puts judges there."""
+    return model
+
+
 def desk(script: Script | ScriptedModel, tools: Tools = (), **options: Any) -> Remit[Any]:
     """A remit on virtual time whose model follows a script and keeps its requests."""
     model = (
@@ -46,7 +52,7 @@ def desk(script: Script | ScriptedModel, tools: Tools = (), **options: Any) -> R
     )
     given: dict[str, Any] = {
         "name": "desk",
-        "model": model,
+        "model": through(model),
         "limits": LIMITS,
         "runtime": runtime(),
         **options,
@@ -55,8 +61,9 @@ def desk(script: Script | ScriptedModel, tools: Tools = (), **options: Any) -> R
 
 
 def model_of(remit: Remit[Any]) -> ScriptedModel:
-    assert isinstance(remit.model, ScriptedModel)
-    return remit.model
+    model = remit.model.inner if isinstance(remit.model, JudgedModel) else remit.model
+    assert isinstance(model, ScriptedModel)
+    return model
 
 
 def results(of: Outcome[Any] | Transcript) -> list[ToolResult]:

@@ -9,6 +9,7 @@ judge (`protocol/`), which reads a request body as the provider receives it:
     judge = remit.testing.judge("anthropic")      # or "openai", "openai-chat"; dialect="mistral"
     judge.request(body)                           # `Refused`: rule, text, status and body as the provider's
     judge.response(reply, body)                   # a body, events or a stream: what was issued must come back
+    model = remit.testing.judged(ScriptedModel([...]), "anthropic")      # the same for all requests of a run
 """
 
 from remit.models.scripted import Recorded, ScriptedModel, Step
@@ -21,6 +22,7 @@ from remit.models.validator import (
 from remit.testing.conformance_journal import JournalConformance
 from remit.testing.conformance_model import ModelConformance
 from remit.testing.crash import CrashPoint, CrashStore, Ledger, crash_points
+from remit.testing.judged import JudgedModel, judged
 from remit.testing.loop import Deadlock, VirtualLoop, run_virtual
 from remit.testing.protocol import Judge, Refused, judge
 from remit.testing.workers import SimulatedWorkers
@@ -32,6 +34,7 @@ __all__ = [
     "InvalidRequest",
     "JournalConformance",
     "Judge",
+    "JudgedModel",
     "Ledger",
     "ModelConformance",
     "Recorded",
@@ -43,6 +46,7 @@ __all__ = [
     "VirtualLoop",
     "crash_points",
     "judge",
+    "judged",
     "prefix_of",
     "run_virtual",
     "validate_request",
