@@ -777,6 +777,10 @@ def test_an_error_says_what_to_do(
         ({}, "Please try again in 20ms.", 0.02),
         ({}, "Please try again in 6h3m12s.", 21_792.0),
         ({}, "Please try again later.", None),
+        ({"retry-after": "9" * 400}, "", None),
+        ({"retry-after": "999999999"}, "", 864_000.0),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m2s"}, "", 62.0),
+        ({"x-ratelimit-remaining-tokens": "9", "x-ratelimit-reset-tokens": "1m2s"}, "", None),
     ],
 )  # fmt: skip
 def test_the_server_says_when_to_try_again(

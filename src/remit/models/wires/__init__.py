@@ -5,7 +5,8 @@
     sse.py        the events in a stream of bytes
     lowering.py   schemas in the dialect of a wire;  aliases.py  names and ids that a wire takes
     toolbox.py    the tools of a request as a wire takes them, and the way back
-    anthropic.py, responses.py, chat.py      one codec each;  dialects.py  servers that speak Chat Completions
+    waiting.py    when a server wants to be asked again
+    anthropic, responses, chat      one codec each;  dialects.py  servers that speak Chat Completions
 
 Above: `models/endpoint.py`, which sends what is written here. Wires are found by name in `WIRES`, so that
 only those that are used are imported.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, cast
 
 import msgspec
@@ -26,6 +25,7 @@ from remit.errors import (
 from remit.messages import Usage
 from remit.models.wires.codec import Fault
 from remit.models.wires.dialects import ChatDialect
+from remit.models.wires.waiting import retry_after
 
 __all__ = ["LEFT_OUT", "Reported", "generated", "refused", "report_of", "reported"]
 
@@ -251,7 +251,7 @@ def _meaning(
 def _unavailable(
     text: str, headers: Mapping[str, str], report: Reported, usage: Usage | None
 ) -> ModelUnavailable:
-    return ModelUnavailable(text, retry_after=_retry_after(headers, report.text), usage=usage)
+    return ModelUnavailable(text, retry_after=retry_after(headers, report.text), usage=usage)
 
 
 def _about_tools(dialect: ChatDialect, said: str) -> str:
@@ -300,35 +300,6 @@ def _repair(report: Reported, said: str) -> str | None:
         return f"field:{report.param}"
     found = [(said.find(field), -len(field), field) for field in LEFT_OUT if field in said]
     return f"field:{min(found)[2]}" if found else None
-
-
-_WAIT = re.compile(
-    r"try again in (?:(\d+)h)?\s?(?:(\d+)m(?!s))?\s?(?:(\d+(?:\.\d+)?)\s?(ms|s)?)?", re.IGNORECASE
-)
-
-
-def _retry_after(headers: Mapping[str, str], text: str) -> float | None:
-    """Seconds until another try, as the server says; None where it does not."""
-    for name, unit in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
-        value = headers.get(name, "").strip()
-        if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
-            return float(value) * unit
-    then, now = _date(headers.get("retry-after", "")), _date(headers.get("date", ""))
-    if then is not None and now is not None:
-        return max(then - now, 0.0)  # by the server's own clock: there is none here
-    found = _WAIT.search(text)
-    if found is None or not any(found.groups()[:3]):
-        return None
-    hours, minutes, rest, unit = found.groups()
-    seconds = float(rest or 0) * (1e-3 if unit == "ms" else 1.0)
-    return int((hours or "0")[-6:]) * 3600.0 + int((minutes or "0")[-6:]) * 60.0 + seconds
-
-
-def _date(value: str) -> float | None:
-    try:
-        return parsedate_to_datetime(value).timestamp()
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
 
 
 # --- a call that the server refused itself -------------------------------------------------------
