@@ -112,6 +112,15 @@ def test_a_decision_counts_once_in_the_handlers() -> None:
     ]
 
 
+def test_a_provider_that_fails_is_played_over_a_socket() -> None:
+    """S1, E7: the run completes, and what was done before the faults is done once."""
+    assert output_of("play_a_provider.py").splitlines() == [
+        "completed: It is packed.",
+        "4 requests, 0 of them broke the protocol",
+        "packed: [7]",
+    ]
+
+
 def test_the_rate_is_shared_by_all_runs() -> None:
     """W1: one request in a tenth of a second."""
     lines = output_of("share_a_rate.py").splitlines()

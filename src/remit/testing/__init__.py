@@ -10,6 +10,8 @@ judge (`protocol/`), which reads a request body as the provider receives it:
     judge.request(body)                           # `Refused`: rule, text, status and body as the provider's
     judge.response(reply, body)                   # a body, events or a stream: what was issued must come back
     model = remit.testing.judged(ScriptedModel([...]), "anthropic")      # the same for all requests of a run
+
+`remit.testing.serve` (`serve/`, imported by itself) is a provider that plays a script, on a socket or in memory.
 """
 
 from remit.models.scripted import Recorded, ScriptedModel, Step
