@@ -8,7 +8,7 @@ that nobody will answer any more, a thought that nothing follows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -78,8 +78,6 @@ class Writer:
 
     def _reply(self, index: int, content: Sequence[Block]) -> Piece:
         turn = _Turn("assistant")
-        end = self._end_of_turn(index)
-        left_open = self._left_open(index, end)
         self.containers.pop(index, None)
         for block in content:
             if isinstance(block, Text):
@@ -87,40 +85,39 @@ class Writer:
             elif isinstance(block, ToolUse):
                 turn.add(self._call(block), call=block.id)
             elif isinstance(block, Opaque) and block.issuer == self._issuer:
-                self._own(index, turn, block, left_open)
+                self._own(index, turn, block)
             else:
                 turn.skip()
-        if end == index + 1:
-            turn.drop_thoughts_at_the_end()
+        if turn.served or turn.thoughts:
+            self._close(index, turn)
         if index == self.trimmed and isinstance(content[-1], Text):
             turn.replace(_text(content[-1].text.rstrip()))
         return turn.piece()
 
-    def _end_of_turn(self, index: int) -> int | None:
-        """The index of the message that the user put behind this turn; None while there is none."""
-        for end in range(index + 1, len(self.messages)):
-            if self.messages[end].role == "user":
-                return end
-        return None
+    def _close(self, index: int, turn: _Turn) -> None:
+        """Leave out what is open in a turn that is over; one that goes on is sent back as it is."""
+        end = index + 1
+        while end < len(self.messages) and self.messages[end].role == "assistant":
+            end += 1
+        if end == len(self.messages):
+            return
+        if turn.served and not self.messages[end].tool_results:  # else with the next reply
+            turn.drop_calls(turn.served.keys() - self._answered(index, end))
+        if end == index + 1:
+            turn.drop_thoughts_at_the_end()
 
-    def _left_open(self, index: int, end: int | None) -> frozenset[str]:
-        """Calls of the provider's own tools in a message that nobody will answer any more, by their ids."""
-        if end is None or self.messages[end].tool_results:
-            return frozenset()  # the result comes with the next reply
-        calls: set[str | None] = set()
-        answered: set[str | None] = set()
-        for at in range(index, end):
-            for block in self.messages[at].content:
-                found = self._found(block)
-                if found is None:
-                    continue
-                if found[0] in _CALLS and at == index:
-                    calls.add(text_of(found[1], "id"))
-                elif found[0].endswith("_tool_result"):
-                    answered.add(text_of(found[1], "tool_use_id"))
-        return frozenset([call or "" for call in calls - answered])
+    def _answered(self, start: int, end: int) -> set[str | None]:
+        """The calls of the provider's own tools whose results stand in these messages."""
+        said = [
+            self._found(block) for at in range(start, end) for block in self.messages[at].content
+        ]
+        return {
+            text_of(found[1], "tool_use_id")
+            for found in said
+            if found is not None and found[0].endswith("_tool_result")
+        }
 
-    def _own(self, index: int, turn: _Turn, block: Opaque, left_open: frozenset[str]) -> None:
+    def _own(self, index: int, turn: _Turn, block: Opaque) -> None:
         """A block of the provider's own, or what it said beside one."""
         found = kind_of(block.data)
         if found is None:
@@ -135,10 +132,9 @@ class Writer:
             container = read(fields.get("container"))
             if is_table(container) and isinstance(container.get("id"), str):
                 self.containers[index] = container["id"]
-        elif kind in _CALLS and left_open and (text_of(fields, "id") or "") in left_open:
-            turn.skip()
         elif kind not in BINDING:
-            turn.add_own(block.data, may_mark="cache_control" not in fields)
+            served = text_of(fields, "id") if kind in _CALLS else None
+            turn.add_own(block.data, may_mark="cache_control" not in fields, served=served)
         elif index >= self.bare and not any(each.first < index < each.end for each in self.breaks):
             turn.add_thought(block.data)
             self.bound = True
@@ -197,6 +193,7 @@ class Writer:
         return made
 
     def _result(self, result: ToolResult, native: Fields | None) -> bytes:
+        """A result. Its text stays text, whatever it looks like (case 18)."""
         parts: Any = () if native is None else read(native.get("parts"))
         content = [
             media_block(part)
@@ -227,44 +224,42 @@ class Writer:
 class _Turn:
     """One message as it is written."""
 
+    __slots__ = ("_beside", "_blocks", "_role", "_unmarked", "call", "served", "thoughts")
+
     def __init__(self, role: str) -> None:
         self._role = role
-        self._blocks: list[bytes] = []
-        self._last_mark = -1
-        """Index of the last block that may carry a cache marker."""
-        self._thoughts = 0
-        """How many blocks at the end are thoughts."""
+        self._blocks: list[bytes | None] = []
+        """None where a block was taken back."""
+        self._unmarked: set[int] = set()
+        """Places of blocks that take no cache marker."""
+        self.thoughts: set[int] = set()
+        """Places of blocks that bind."""
+        self.served: dict[str, int] = {}
+        """Calls of the provider's own tools, by their ids, to their places."""
         self._beside = False
         """Whether the newest block of the message went out, so that what stood beside it may too."""
         self.call: str | None = None
-        """The id of the newest block, where that is a call."""
+        """The id of the newest block, where that is a call of ours."""
 
     def add(self, block: bytes, *, call: str | None = None) -> None:
         """A block that we have written."""
-        self._last_mark = len(self._blocks)
         self._blocks.append(block)
-        self._thoughts = 0
         self._beside = True
         self.call = call
 
-    def add_own(self, block: bytes, *, may_mark: bool) -> None:
+    def add_own(self, block: bytes, *, may_mark: bool, served: str | None = None) -> None:
         """A block of the provider's, to which nothing is added."""
-        if may_mark:
-            self._last_mark = len(self._blocks)
+        if served is not None:
+            self.served[served] = len(self._blocks)
+        if not may_mark:
+            self._unmarked.add(len(self._blocks))
         self._blocks.append(block.strip())
-        self._thoughts = 0
         self.skip()
 
     def add_thought(self, block: bytes) -> None:
         """A block of the provider's that binds: it takes no marker either."""
-        self._blocks.append(block.strip())
-        self._thoughts += 1
-        self.skip()
-
-    def drop_thoughts_at_the_end(self) -> None:
-        """A turn that is over may not end in a thought: it was cut there."""
-        del self._blocks[len(self._blocks) - self._thoughts :]
-        self._thoughts = 0
+        self.thoughts.add(len(self._blocks))
+        self.add_own(block, may_mark=False)
 
     def skip(self) -> None:
         """What stands beside the newest block does not go out."""
@@ -278,18 +273,33 @@ class _Turn:
     def merge(self, fields: Fields) -> None:
         """Put what stood beside the newest block back into it."""
         more = {name: raw for name, raw in fields.items() if name != "type"}
-        if self._beside and more:
-            self._blocks[-1] = self._blocks[-1][:-1] + b"," + _encode(more)[1:]
+        newest = self._blocks[-1] if self._blocks else None
+        if self._beside and more and newest is not None:
+            self._blocks[-1] = newest[:-1] + b"," + _encode(more)[1:]
+
+    def drop_calls(self, ids: Iterable[str]) -> None:
+        """Take back calls of the provider's own tools."""
+        for each in ids:
+            self._blocks[self.served[each]] = None
+
+    def drop_thoughts_at_the_end(self) -> None:
+        """A turn that is over may not end in a thought: it was cut there."""
+        for at in range(len(self._blocks) - 1, -1, -1):
+            if at in self.thoughts:
+                self._blocks[at] = None
+            elif self._blocks[at] is not None:
+                return
 
     def piece(self) -> Piece:
-        if not self._blocks:
+        kept = [(at, block) for at, block in enumerate(self._blocks) if block is not None]
+        if not kept:
             return Piece(b"")
         head = b'{"role":"%s","content":[' % self._role.encode()
-        mark = None
-        if self._last_mark >= 0:
-            before = self._blocks[: self._last_mark + 1]
-            mark = len(head) + sum(map(len, before)) + len(before) - 2  # before its last brace
-        return Piece(head + b",".join(self._blocks) + b"]}", mark)
+        data = head + b",".join([block for _, block in kept]) + b"]}"
+        mark = len(data) - 3  # before the last brace of the last block
+        while kept and kept[-1][0] in self._unmarked:
+            mark -= len(kept.pop()[1]) + 1
+        return Piece(data, mark if kept else None)
 
 
 def _joined(parts: Sequence[Piece]) -> Piece:
