@@ -21,10 +21,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from remit.errors import ConfigurationError
-from remit.models.base import Price
+
+if TYPE_CHECKING:
+    from remit.models.base import Price
 
 __all__ = [
     "BUILT_IN",
@@ -298,6 +300,8 @@ def _refuse_addresses(layer: _Layer) -> None:
 
 def _price(table: object, where: str, name: str) -> Price:
     """A price as it stands in a file, in US dollars for a million tokens."""
+    from remit.models.base import Price
+
     table = _table(table, where, f"[{name}]")
     _refuse_unknown(table, (*_RATES, "above"), where, name)
     rates: dict[str, Decimal] = {}
