@@ -239,10 +239,41 @@ def test_tools_are_shown_as_they_go_out_to_a_provider(shop: Cli) -> None:
     document = shop(*flags, "--json").document
     [odd] = [tool for tool in document["tools"] if tool["name"] == "read_0123456789abcd"]
     assert odd["shown_as"] != odd["name"]
+    assert all(name.isascii() for name in odd["parameters"]["properties"])
     assert odd["set_aside"] is None
     assert f"{odd['name']} as {odd['shown_as']}" in shop(*flags).out
     same = shop("tools", "odd.py", "--json").document["tools"]
     assert all(tool["shown_as"] == tool["name"] for tool in same)
+
+
+DEEP = """
+from remit import Tool
+
+schema = {"type": "string"}
+for _ in range(50):
+    schema = {"type": "object", "properties": {"in": schema}}
+
+
+async def read(given: dict) -> str:
+    return ""
+
+
+deep = Tool.from_schema(name="deep", description="Deep.", parameters=schema, handler=read, effect="read")
+"""
+
+
+def test_a_tool_that_does_not_go_out_is_shown_with_the_reason(shop: Cli) -> None:
+    """Case 20: what a wire cannot take is set aside by name, and costs no tokens; the others go out."""
+    shop.write("deep.py", DEEP)
+    flags = ("tools", "deep.py", "--tools", "shop.py:look", "--model", "vllm:mine")
+    document = shop(*flags, "--json").document
+    deep, look, _ = document["tools"]
+    assert "nests deeper" in deep["set_aside"]
+    assert look["set_aside"] is None
+    assert document["tokens"] < deep["tokens"]
+    lines = shop(*flags).out.splitlines()
+    assert lines[0].split() == ["not", "offered", "read", "deep"]
+    assert lines[1].strip() == deep["set_aside"]
 
 
 @pytest.mark.parametrize(

@@ -372,7 +372,7 @@ def test_a_name_says_what_its_model_can_do(
     assert (profile.cache_tokens, profile.cache_seconds) == (cache, seconds)
 
 
-def test_media_are_read_where_the_wire_has_them_in_results() -> None:
+def test_media_are_read_where_the_wire_brings_them_along() -> None:
     """X3: by wire, and by family where a model reads none."""
     reads = {
         name: tuple(
@@ -384,6 +384,7 @@ def test_media_are_read_where_the_wire_has_them_in_results() -> None:
             "openai:gpt-5.6-sol",
             "openai:o3-mini",
             "openai-chat:gpt-4o",
+            "azure:gpt-4o",
             "mistral:mistral-large-4",
         )
     }
@@ -392,7 +393,8 @@ def test_media_are_read_where_the_wire_has_them_in_results() -> None:
         (True, False),
         (True, True),
         (False, False),
-        (False, False),
+        (True, True),
+        (True, False),
         (False, False),
     ]
 

@@ -36,7 +36,7 @@ class _Family(NamedTuple):
     structured: bool = True
     """It holds a final text to a schema beside tools."""
     media: tuple[str, ...] = _DOCUMENTS
-    """Where the wire has media in results at all."""
+    """What it reads in results; on Chat Completions, in the user's message that the codec puts behind them."""
 
 
 _CLAUDE: Final = (
@@ -89,9 +89,9 @@ _OURS: Final = frozenset({"llamacpp", "ollama", "vllm"})
 """Servers that people run themselves, with the window that they were started with."""
 _OWN_WINDOW: Final = 32_768
 _ELSEWHERE: Final = ModelProfile(context_window=128_000, max_output=8_192)
-"""Of a server that speaks Chat Completions only its listing is known. Its cache, where it has one, is kept as it
-can be and nothing is to be expected of it; beside tools many take no schema for the final text; no result holds
-media on that wire."""
+"""Of another server that speaks Chat Completions only its listing is known. Its cache, where it has one, is kept
+as it can be and nothing is to be expected of it; beside tools many take no schema for the final text; whether a
+model sees pictures is not known by its name, and one that does not refuses the request."""
 
 
 def profile_of(
@@ -125,8 +125,13 @@ def _by_name(provider: str, name: str, *, foreign: bool, ttl: Ttl) -> ModelProfi
         case "openai":
             family = _family(_GPT, name)
             return _profile(family, family.media, _seconds(name))
-        case "azure" | "openai-chat" if not foreign or provider == "azure":
-            return _profile(_family(_GPT, name), (), _seconds(name))
+        case "openai-chat" if not foreign:
+            family = _family(_GPT, name)
+            return _profile(family, family.media, _seconds(name))
+        case "azure":
+            family = _family(_GPT, name)
+            media = tuple([kind for kind in family.media if kind in _PICTURES])
+            return _profile(family, media, _seconds(name))
         case _:
             return replace(
                 _ELSEWHERE,
