@@ -351,6 +351,31 @@ def test_calls_come_together_however_their_pieces_are_interleaved(
     assert uses(reply_of(*chunks, reader=decoder(tools=["get_rain", "toto", "f"]))) == made
 
 
+def test_every_entry_of_a_whole_message_is_a_call() -> None:
+    """case 15, case 08: with one index and one id, or with neither, for all of them."""
+    heads: list[dict[str, Any]] = [{}, {"index": 0}, {"index": 0, "own": "same"}]
+    for head in heads:
+        entries = [entry(f'{{"n":{n}}}', name="f", **head) for n in range(3)]
+        body = {"choices": [{"message": {"tool_calls": entries}, "finish_reason": "stop"}]}
+        reply = decoder().whole(json.dumps(body).encode())
+        assert [use.arguments for use in reply.message.tool_uses] == [
+            '{"n":0}',
+            '{"n":1}',
+            '{"n":2}',
+        ]
+        assert uses(reply_of(json.dumps(body), reason=None)) == uses(reply)
+
+
+def test_a_message_behind_its_own_pieces_says_nothing_new() -> None:
+    """C3: some servers end a stream with all of it once more."""
+    whole = {"choices": [{"index": 0, "message": {"content": "ab"}, "finish_reason": "stop"}]}
+    reply = reply_of(
+        chunk({"content": "a"}), chunk({"content": "b"}), json.dumps(whole), reason=None
+    )
+    assert reply.message.text == "ab"
+    assert reply_of(json.dumps(whole), reason=None).message.text == "ab"
+
+
 # --- the end of a reply -------------------------------------------------------------------------
 
 _CALL = calls(entry("{}", name="f", own="p1", index=0))

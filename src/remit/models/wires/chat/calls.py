@@ -26,7 +26,7 @@ from remit.errors import ModelProtocolError
 
 __all__ = ["MOST_CALLS", "Call", "CallAssembly", "CallPiece", "FunctionPiece", "arguments_of"]
 
-MOST_CALLS: Final = 10_000
+MOST_CALLS: Final = 2_000
 """Calls of one reply, at most: a stream that goes on for ever ends."""
 
 _NO_ID: Final = frozenset({"", "null"})
@@ -180,6 +180,24 @@ class Call:
             self._object.take(text)
             self.whole = self._object.over and _is_object("".join(self._pieces))
 
+    def take_extra(self, piece: CallPiece) -> None:
+        """What else a piece holds that has to come back."""
+        if bytes(piece.extra_content) not in {b"", b"null"}:
+            self.extra["extra_content"] = piece.extra_content
+
+
+def _id_of(piece: CallPiece) -> str | None:
+    return piece.id if isinstance(piece.id, str) and piece.id not in _NO_ID else None
+
+
+def _name_of(piece: CallPiece) -> str | None:
+    said: Any = None if piece.function is None else piece.function.name
+    return said if isinstance(said, str) and said else None
+
+
+def _text_of(piece: CallPiece) -> str:
+    return "" if piece.function is None else arguments_of(piece.function.arguments)
+
 
 def _is_object(text: str) -> bool:
     try:
@@ -207,14 +225,10 @@ class CallAssembly:
         named_here: set[int] = set()
         """Calls without an index that were named in this chunk: two such entries are two calls."""
         for piece in pieces:
-            function = piece.function
-            said: Any = None if function is None else function.name
-            name = said if isinstance(said, str) and said else None
-            text = "" if function is None else arguments_of(function.arguments)
-            call_id = piece.id if isinstance(piece.id, str) and piece.id not in _NO_ID else None
+            name, text = _name_of(piece), _text_of(piece)
             index = piece.index if type(piece.index) is int and piece.index >= 0 else None
             self._orderly = self._orderly and index is not None
-            call, again = self._find(call_id, index, name, text, named_here)
+            call, again = self._find(_id_of(piece), index, name, text, named_here)
             if call is None:
                 continue
             if name is not None:
@@ -226,8 +240,15 @@ class CallAssembly:
                     f"the stream went on with a call of {call.name[:64]!r} whose arguments were complete"
                 )
             call.take_arguments(text)
-            if len(piece.extra_content):
-                call.extra["extra_content"] = piece.extra_content
+            call.take_extra(piece)  # behind the block that was given out it would come too late
+
+    def add(self, entries: Sequence[CallPiece]) -> None:
+        """The calls of a whole message: one for each entry, whatever it lacks. Errors: `ModelProtocolError`."""
+        for entry in entries:
+            call = self._new(_id_of(entry), None)
+            call.take_name(_name_of(entry) or "", again=False)
+            call.take_arguments(_text_of(entry))
+            call.take_extra(entry)
 
     def ready(self) -> list[Call]:
         """The calls that are complete beyond doubt while the stream goes on, each once and in order."""

@@ -149,15 +149,20 @@ class ChatDecoder:
         for choice in body.choices or ():
             if not _is_first(choice):
                 continue  # another one of several that `n` asked for
-            piece = choice.delta or choice.message
-            if piece is not None:
-                self._add(piece, chunks)
+            if choice.delta is not None:
+                self._say(choice.delta, chunks)
+                self._call(choice.delta, chunks)
+            elif choice.message is not None and not self.content:
+                # Whole, as the one chunk of a stream; behind others it would only say all of it again.
+                self._say(choice.message, chunks)
+                self._calls.add(_entries(choice.message))
             reason = choice.finish_reason
             if isinstance(reason, str) and (reason or self._reason is None):
                 self._reason = reason
         return chunks
 
-    def _add(self, piece: MessagePiece, chunks: list[Chunk]) -> None:
+    def _say(self, piece: MessagePiece, chunks: list[Chunk]) -> None:
+        """What a piece brings beside calls."""
         if piece.content:
             for text in self._extras.text_of(piece.content):
                 self._texts.append(text)
@@ -167,15 +172,19 @@ class ChatDecoder:
             self._refusal.append(piece.refusal)
             self.content += 1
         self.content += self._extras.take(piece)
+
+    def _call(self, piece: MessagePiece, chunks: list[Chunk]) -> None:
+        """What a piece brings of calls."""
         entries = _entries(piece)
-        if entries:
-            self.content += 1
-            self._calls.take(entries)
-            ready = self._calls.ready()
-            if self._calls.calls and not self._blocks:
-                self._give(self._text(), chunks)
-            for call in ready:
-                self._give(self._said(call), chunks)
+        if not entries:
+            return
+        self.content += 1
+        self._calls.take(entries)
+        ready = self._calls.ready()
+        if self._calls.calls and not self._blocks:
+            self._give(self._text(), chunks)
+        for call in ready:
+            self._give(self._said(call), chunks)
 
     def _end(self) -> list[Chunk]:
         """The reply, with what was not given out before it."""
@@ -212,7 +221,8 @@ class ChatDecoder:
         if first is None or message is None:
             raise ModelProtocolError("the response holds no message")
         self._reason = first.finish_reason if isinstance(first.finish_reason, str) else ""
-        self._add(message, [])
+        self._say(message, [])
+        self._calls.add(_entries(message))
         self._give(self._close(self._calls.rest()), [])
         return self._reply()
 
@@ -245,7 +255,8 @@ class ChatDecoder:
         )
         again = generated(wrote) if isinstance(wrote, str) and not self._blocks else None
         if again is not None:
-            return ChatDecoder(self._dialect, self._tools).whole(again)
+            reply = ChatDecoder(self._dialect, self._tools).whole(again)
+            return msgspec.structs.replace(reply, usage=self._usage, usd=self._usd)
         raise reported(self._dialect, error, self._usage)
 
     def _close(self, calls: Sequence[Call]) -> Iterator[Block]:

@@ -41,7 +41,7 @@ class MessageWriter:
         self.ids: Ids | None = ids
         """None: the server takes no ids."""
         self.opaque = True
-        """Opaque blocks go out. The server may have refused them."""
+        """What it gave beside text and calls goes back. The server may have refused it."""
         self.blank_reasoning = False
         """Messages that call have a blank `reasoning_content` where they have none of their own (DeepSeek)."""
         self.wrote_opaque = False
@@ -55,7 +55,6 @@ class MessageWriter:
             return self._user(message, marked=marked)
         first = message.content[0]
         if isinstance(first, Opaque) and self._is_mine(first) and _is_message(first.data):
-            self.wrote_opaque = True
             return Piece(first.data)  # a whole message without another form stands alone
         return Piece(self._assistant(message.content, broken=broken))
 
@@ -66,17 +65,18 @@ class MessageWriter:
         said: list[Block] = []
         written = [self._result(block, marked=marked, media=said) for block in message.tool_results]
         answered = bool(written)
+        last = None
         for block in message.content[len(written) :]:
             if isinstance(block, Opaque) and self._is_mine(block) and _is_message(block.data):
                 self._say(said, written, marked=marked, answered=answered)
-                written.append(block.data)
-                self.wrote_opaque = True
+                written.append(last := block.data)
                 said, answered = [], False
             else:
                 said.append(block)
         self._say(said, written, marked=marked, answered=answered)
         data = b",".join(written)
-        mark = len(data) - _END_OF_PART if marked and data.endswith(b"}]}") else None
+        ours = bool(written) and written[-1] is not last
+        mark = len(data) - _END_OF_PART if marked and ours and data.endswith(b"}]}") else None
         return Piece(data, mark)
 
     def _say(
@@ -107,7 +107,6 @@ class MessageWriter:
         if isinstance(block, Media):
             return part_of_media(block, self._dialect)
         if isinstance(block, Opaque) and self._is_mine(block) and _table(block.data):
-            self.wrote_opaque = True
             return msgspec.Raw(block.data)
         return None
 
@@ -127,7 +126,8 @@ class MessageWriter:
             else:
                 what = f"{block.media_type}{f' {block.name}' if block.name else ''}"
                 parts.append({"type": "text", "text": f"({what}: shown in the next message)"})
-                media += (Text(f"({what}, from a result:)"), block)
+                whose = f" of the call {wire['tool_call_id']}" if wire else ""
+                media += (Text(f"({what}, from the result{whose}:)"), block)
         if result.is_error and not parts[0]["text"].startswith("Error"):
             parts[0] = {"type": "text", "text": f"Error: {parts[0]['text']}"}
         content = self._shortest(parts, marked=marked)
@@ -182,7 +182,7 @@ class MessageWriter:
         broken: bool,
     ) -> None:
         """Put what was kept where it came from."""
-        kept = _table(data)
+        kept = _table(data) if self.opaque else {}
         if not kept:
             return
         name = bytes(kept.pop("type", b""))
@@ -200,7 +200,7 @@ class MessageWriter:
             calls[-1].update(kept)
 
     def _is_mine(self, block: Opaque) -> bool:
-        return self.opaque and block.issuer == self._dialect.name
+        return block.issuer == self._dialect.name
 
 
 _BESIDE = _encode(BESIDE)
