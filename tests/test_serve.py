@@ -359,6 +359,20 @@ def test_a_wire_that_nobody_writes_and_a_text_as_script_are_refused() -> None:
         talk("Hello", "openai", lambda client: client.ask({}))
 
 
+def test_an_error_in_a_function_of_the_script_is_raised_when_the_block_is_left() -> None:
+    """S1: an assertion in a script fails the test that it stands in; the client is told of an error."""
+
+    def say(transcript: Any, request: Any) -> Any:
+        raise AssertionError(f"not {transcript[0].text}")
+
+    async def main(client: Client) -> None:
+        status, _, _ = await client.ask(body("openai"))
+        assert status == 500
+
+    with pytest.raises(AssertionError, match="not Where is it"):
+        talk(say, "openai", main)
+
+
 # What is counted
 
 

@@ -54,7 +54,8 @@ async def serve(
 
     `wire` is one of `remit.models.wires.WIRES`; a script is as `ScriptedModel` has it, with the faults of
     `remit.testing.serve` as further items; the rest is as for `ScriptedProvider`.
-    Errors: `ConfigurationError` for a wire that nobody here writes.
+    Errors: `ConfigurationError` for a wire that nobody here writes; what a function of the script raised, when the
+    block is left.
     """
     provider = ScriptedProvider(
         script,
@@ -69,6 +70,8 @@ async def serve(
     server = Server(provider, key)
     async with server.listening(tls):
         yield server
+    for error in server.errors:
+        raise error
 
 
 class Server:
@@ -83,6 +86,16 @@ class Server:
         """How many were opened so far."""
         self.left = 0
         """How many responses the client did not wait for."""
+        self.errors: list[Exception] = []
+        """What functions of the script raised; the client was told of an error of the server's."""
+
+    def answer(self, request: Received) -> Written:
+        """The response. Errors: none."""
+        try:
+            return self.provider.answer(request)
+        except Exception as error:  # noqa: BLE001 - an author's function: its error is for the author, not lost in a task
+            self.errors.append(error)
+            return Written(500, frames=(Frame(b'{"error":{"message":"the script has failed"}}'),))
 
     @property
     def url(self) -> str:
@@ -208,7 +221,7 @@ class _Connection(asyncio.Protocol):
                             transport.write(_NO_REQUEST)
                         return
                     limit.reschedule(None)
-                    if not await self._send(transport, self._server.provider.answer(request)):
+                    if not await self._send(transport, self._server.answer(request)):
                         return
         except TimeoutError:
             return
