@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
-from math import isfinite
 from typing import Any, Final
 
 import msgspec
@@ -19,8 +17,9 @@ from remit.errors import ContextExceeded, ModelError, ModelRejected, ModelUnavai
 from remit.messages import Usage
 from remit.models.wires.anthropic.foreign import is_table
 from remit.models.wires.codec import Fault
+from remit.models.wires.waiting import retry_after
 
-__all__ = ["fault", "retry_after", "told_in_a_reply"]
+__all__ = ["fault", "told_in_a_reply"]
 
 _STATUS_OF: Final = {
     "invalid_request_error": 400,
@@ -140,29 +139,8 @@ def _judged(
         return Fault(rejected(), repairs[0])
     may = headers.get("x-should-retry")
     if may == "true" or (may != "false" and (status in _RETRIED or status >= 500)):
-        after = retry_after(headers)
-        return Fault(ModelUnavailable(text + where, retry_after=after, usage=usage))
+        return Fault(ModelUnavailable(text + where, retry_after=retry_after(headers), usage=usage))
     return Fault(rejected())
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """How long to wait, in seconds, as the response says it; None where it does not.
-
-    A date is meant on the clock of whoever sent it, which the response's own date shows.
-    """
-    for name, unit in (("retry-after-ms", 1_000), ("retry-after", 1)):
-        try:
-            seconds = float(headers[name]) / unit
-        except (KeyError, ValueError):
-            continue
-        if isfinite(seconds) and seconds >= 0:
-            return seconds
-    try:
-        until = parsedate_to_datetime(headers["retry-after"])
-        seconds = (until - parsedate_to_datetime(headers["date"])).total_seconds()
-    except (KeyError, ValueError, TypeError, OverflowError, IndexError):
-        return None
-    return max(seconds, 0.0)
 
 
 def _clean(text: str) -> str:
