@@ -115,7 +115,7 @@ def test_the_model_of_the_settings_is_looked_at_where_none_is_named(cli: Cli) ->
 )
 def test_a_model_that_answers_is_well(cli: Cli, wire: str, name: str) -> None:
     """U6: its list is asked for, and then one small request with a tool, which the provider finds nothing to fault."""
-    with served(["ok"], wire) as server:
+    with served(["1, 2, 3, 4, 5 and so on, in pieces."], wire) as server:
         ended = doctor(
             cli,
             "--model",
@@ -130,7 +130,7 @@ def test_a_model_that_answers_is_well(cli: Cli, wire: str, name: str) -> None:
     assert (ended.code, ended.err) == (0, "")
     assert f"ok    {name} reach: {server.base_url} answers" in ended.out
     assert f"ok    {name} answer: it answered in " in ended.out
-    assert "it streams and takes tools" in ended.out
+    assert "it streams, and takes tools" in ended.out
     assert (listed.method, asked.method) == ("GET", "POST")
     assert TEST_KEY not in ended.out
 

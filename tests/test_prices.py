@@ -29,9 +29,10 @@ from remit import (
 )
 from remit.budget import Left
 from remit.models.prices import Ttl, price_of
-from remit.models.profiles import profile_of
+from remit.models.profiles import OWN, profile_of
 from remit.models.scripted import ScriptedModel, Step
 from remit.models.wires.anthropic import AnthropicCodec
+from remit.models.wires.dialects import DIALECTS
 from remit.quote import Quote, quote, worst_case
 from remit.testing import run_virtual
 
@@ -142,7 +143,7 @@ def test_the_list_is_loaded_when_a_price_is_asked_for_and_never_fetched() -> Non
     code = """
 import sys, threading
 import remit
-from remit.models.profiles import profile_of
+from remit.models.profiles import OWN, profile_of
 profile_of("vllm", "x")
 assert "genai_prices" not in sys.modules
 import socket
@@ -397,6 +398,11 @@ def test_media_are_read_where_the_wire_brings_them_along() -> None:
         (True, False),
         (False, False),
     ]
+
+
+def test_servers_that_people_run_themselves_are_the_same_everywhere() -> None:
+    """Nobody lists a price for them, and their window is the one they were started with."""
+    assert {name for name, dialect in DIALECTS.items() if dialect.local} == OWN
 
 
 @given(st.text(max_size=40), st.text(max_size=60), st.none() | st.text(max_size=40))

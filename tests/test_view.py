@@ -662,3 +662,15 @@ def test_a_question_in_a_window_stands_in_rows_of_its_own() -> None:
         "    now",
         "    ship  n=1",
     ]
+
+
+def test_a_cache_that_was_missed_is_told_with_its_cause_to_who_asks_for_more() -> None:
+    """X4: as a line of --verbose, in words; a cause is one line whatever stands in it."""
+    missed = event("cache_missed", cause="expired\n\x1b[2J", expected=9_880, cached=1_024)
+    [line] = RunView(LIMITS).apply(missed)
+    assert isinstance(line, Remark)
+    assert line.detail
+    [row] = [plain(row) for row in rows_of(line, GLYPHS, None)]
+    assert "cache missed (expired" in row
+    assert "1.0k read of 9.9k sent before" in row
+    assert "\x1b" not in row

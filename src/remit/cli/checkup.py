@@ -29,6 +29,7 @@ from remit.transcript import Transcript
 
 if TYPE_CHECKING:
     from remit.models.endpoint import Endpoint
+    from remit.models.providers import Provider
 
 __all__ = ["Finding", "answers", "environment", "examined", "keys"]
 
@@ -41,7 +42,6 @@ _OUTPUT: Final = 16
 _SHOWN_OF_A_KEY: Final = 4
 _SECRET_CHARS: Final = 20
 """A shorter key is shown without its end."""
-_OURS: Final = frozenset({"llamacpp", "ollama", "vllm"})
 _TOOL: Final = ToolSpec(
     "note", "Not to be called.", {"type": "object", "properties": {"text": {"type": "string"}}}
 )
@@ -87,14 +87,14 @@ async def examined(
     name: str, run: Mapping[str, Setting], settings: Settings, *, offline: bool
 ) -> AsyncIterator[Finding]:
     """One model: its name, its key, whether it is there, whether it answers, and what is known of it."""
-    prefix = name.partition(":")[0]
-    variable = _variable(prefix)
+    provider = _provider(name)
+    variable = "" if provider is None else provider.key_variable
     try:
         model = model_of(run, settings.prices, unasked=True)
     except ConfigurationError as error:
         yield _of(name, "name", "fail", str(error))
         return
-    if variable is not None and _key(variable):
+    if _key(variable):
         yield _of(name, "key", "ok", _key_words(variable))
     try:
         model = model_of(run, settings.prices)
@@ -103,7 +103,7 @@ async def examined(
         for finding in _known(name, model.profile):
             yield finding
         return
-    if prefix not in PROVIDERS:
+    if provider is None:
         yield _of(name, "reach", "ok", "it is made here: no key, no network")
     elif offline:
         yield _of(name, "reach", "ok", f"not looked for: offline ({_place(model)})")
@@ -119,13 +119,14 @@ async def examined(
 # --- keys ----------------------------------------------------------------------------------------
 
 
-def _variable(prefix: str) -> str | None:
-    """The variable that holds the key of a provider; None for what is none."""
+def _provider(name: str) -> Provider | None:
+    """What is known of the provider of that model; None for a model that is made here."""
+    prefix = name.partition(":")[0]
     if prefix not in PROVIDERS:
         return None
     from remit.models.providers import PROVIDERS as PLACES
 
-    return PLACES[prefix].key_variable
+    return PLACES[prefix]
 
 
 def _key(variable: str) -> str:
@@ -172,7 +173,7 @@ async def answers(name: str, model: Endpoint, listed: Sequence[str]) -> AsyncIte
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
-        reply, first = await _ask(model, (_TOOL,))
+        reply, pieces = await _ask(model, (_TOOL,))
     except ModelError as error:
         yield await _unanswered(name, model, listed, error)
         return
@@ -180,8 +181,8 @@ async def answers(name: str, model: Endpoint, listed: Sequence[str]) -> AsyncIte
     price = model.profile.price
     cost = "" if price is None else f", ${price.cost(usage).normalize():f}"
     told = f"it answered in {loop.time() - began:.1f} s, for {usage.prompt} tokens in and {usage.output} out{cost}"
-    streams = "it streams and takes tools" if first else "it takes tools"
-    yield _of(name, "answer", "ok", f"{told}; {streams}")
+    streams = "it streams" if pieces > 1 else "it came in one piece"
+    yield _of(name, "answer", "ok", f"{told}; {streams}, and takes tools")
     if reply.usage is None:
         yield _of(
             name,
@@ -216,27 +217,28 @@ async def _deeper(name: str, model: Model) -> str | None:
             listed = await cast("Endpoint", model).models(deadline=_in(_REACH_SECONDS))
     except ModelError:
         return None
-    return f"remit doctor --model {name} --base-url {_place(model)}" if listed else None
+    fix = f"remit doctor --model {shlex.quote(name)} --base-url {shlex.quote(_place(model))}"
+    return fix if listed else None
 
 
-async def _ask(model: Endpoint, tools: tuple[ToolSpec, ...]) -> tuple[Reply, bool]:
-    """One request of the smallest kind. Errors: `ModelError`."""
+async def _ask(model: Endpoint, tools: tuple[ToolSpec, ...]) -> tuple[Reply, int]:
+    """One request of the smallest kind, and in how many pieces its text came. Errors: `ModelError`."""
     request = ModelRequest(
         "",
-        Transcript([Message("user", (Text("Say ok."),))]),
+        Transcript([Message("user", (Text("Count from 1 to 5."),))]),
         tools,
         Asking(max_output=_OUTPUT),
         _OUTPUT,
         _in(_ANSWER_SECONDS),
     )
-    streamed, reply = False, None
+    pieces, reply = 0, None
     async for chunk in model.stream(request):
-        streamed |= isinstance(chunk, TextDelta)
+        pieces += isinstance(chunk, TextDelta)
         if isinstance(chunk, Reply):
             reply = chunk
     if reply is None:
         raise ModelRejected("it answered without a reply")
-    return reply, streamed
+    return reply, pieces
 
 
 def _in(seconds: float) -> float:
@@ -244,7 +246,7 @@ def _in(seconds: float) -> float:
 
 
 def _reach_fix(name: str) -> str:
-    return f"remit doctor --model {name} --base-url URL, if it is somewhere else"
+    return f"remit doctor --model {shlex.quote(name)} --base-url URL"
 
 
 def _near(model: str, listed: Sequence[str]) -> str | None:
@@ -261,7 +263,8 @@ def _near(model: str, listed: Sequence[str]) -> str | None:
 def _known(name: str, profile: ModelProfile) -> Iterator[Finding]:
     """What remit goes by for this model."""
     window = f"reads {profile.context_window:,} tokens and writes {profile.max_output:,}"
-    if name.partition(":")[0] in _OURS:
+    provider = _provider(name)
+    if provider is not None and provider.local:
         window += " (assumed: a server of your own reads what it was started with)"
     cache = (
         f"caches from {profile.cache_tokens:,} tokens for {profile.cache_seconds:g} s"

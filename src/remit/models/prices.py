@@ -21,7 +21,7 @@ from remit.models.base import Price
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 
-__all__ = ["Listing", "Ttl", "listing_of", "price_of"]
+__all__ = ["OWN", "Listing", "Ttl", "listing_of", "price_of"]
 
 Ttl: TypeAlias = Literal["5m", "1h"]
 """How long what is written to the cache is to last, where the provider sells more than one way."""
@@ -33,8 +33,8 @@ _SOLD_BY: Final[Mapping[str, str]] = {
     "xai": "x-ai",
 }
 """Names of remit's that the library has other names for."""
-_UNSOLD: Final = frozenset({"demo", "llamacpp", "ollama", "scripted", "vllm"})
-"""What people run themselves: nobody lists a price."""
+OWN: Final = frozenset({"llamacpp", "ollama", "vllm"})
+"""Servers that people run themselves: nobody lists a price."""
 _ANYBODYS: Final = frozenset({"openai-chat"})
 """Spoken by all kinds of servers: at a foreign address nothing is known but what the address says."""
 
@@ -76,7 +76,7 @@ def listing_of(
     at: datetime | None = None,
 ) -> Listing | None:
     """The same with what else is listed; None for a model that is not."""
-    found = None if provider in _UNSOLD else _find(provider, model, base_url)
+    found = None if provider in OWN else _find(provider, model, base_url)
     if found is None:
         return None
     day = datetime.now(UTC) if at is None else at

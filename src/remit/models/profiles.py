@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from remit.models.base import ModelProfile
-from remit.models.prices import Ttl, listing_of
+from remit.models.prices import OWN, Ttl, listing_of
 
-__all__ = ["profile_of"]
+__all__ = ["OWN", "profile_of"]
 
 _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Anthropic's vision page and OpenAI's images page name the same four (both read 2026-11)."""
@@ -85,9 +85,8 @@ _GPT: Final = (
 _LONG_CACHES: Final = ("gpt-5.6*", "gpt-6*")
 """From GPT-5.6 on OpenAI keeps a written prefix for 30 minutes; before, for 5 to 10 of inactivity."""
 
-_OURS: Final = frozenset({"llamacpp", "ollama", "vllm"})
-"""Servers that people run themselves, with the window that they were started with."""
 _OWN_WINDOW: Final = 32_768
+"""Of a server that people run themselves: its window is the one that it was started with."""
 _ELSEWHERE: Final = ModelProfile(context_window=128_000, max_output=8_192)
 """Of another server that speaks Chat Completions only its listing is known. Its cache, where it has one, is kept
 as it can be and nothing is to be expected of it; beside tools many take no schema for the final text; whether a
@@ -135,7 +134,7 @@ def _by_name(provider: str, name: str, *, foreign: bool, ttl: Ttl) -> ModelProfi
         case _:
             return replace(
                 _ELSEWHERE,
-                context_window=_OWN_WINDOW if provider in _OURS else _ELSEWHERE.context_window,
+                context_window=_OWN_WINDOW if provider in OWN else _ELSEWHERE.context_window,
             )
 
 
