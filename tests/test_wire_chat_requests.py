@@ -715,6 +715,12 @@ def test_a_prompt_that_is_too_long_is_known_in_every_spelling(text: str) -> None
     for status in (400, 413, 429, 500):
         body = json.dumps({"error": {"message": text, "code": status}}).encode()
         assert type(codec().fault(status, {}, body).error) is ContextExceeded
+    behind = {
+        "error": {"message": "Provider returned error", "metadata": {"raw": f"{'x' * 900} {text}"}}
+    }
+    error = codec("openrouter").fault(400, {}, json.dumps(behind).encode()).error
+    assert type(error) is ContextExceeded
+    assert len(str(error)) < 600
     coded = b'{"error":{"message":"no","code":"context_length_exceeded"}}'
     assert type(codec().fault(400, {}, coded).error) is ContextExceeded
 

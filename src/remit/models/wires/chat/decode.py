@@ -22,7 +22,7 @@ from remit.messages import Block, Message, Reply, StopReason, Text, ToolUse, Usa
 from remit.models.base import BlockDone, Chunk, TextDelta
 from remit.models.wires.chat.calls import Call, CallAssembly, CallPiece, FunctionPiece
 from remit.models.wires.chat.extras import Extras, beside
-from remit.models.wires.chat.faults import Reported, generated, report_of, reported
+from remit.models.wires.chat.faults import Reported, bounded, generated, report_of, reported
 from remit.models.wires.chat.usage import cost_of, usage_of
 from remit.models.wires.dialects import ChatDialect
 from remit.models.wires.sse import ServerEvent
@@ -330,7 +330,9 @@ class ChatDecoder:
         report = report_of(data) if data[:1] != b"{" else Reported()
         if report.html:
             what = "the answer is an HTML page, not one of an API: check the base URL, and any proxy in between"
-        said = f": {report.text}" if report.text else ("" if report.html else f" ({error})")
+        said = (
+            f": {bounded(report.text)}" if report.text else ("" if report.html else f" ({error})")
+        )
         return ModelProtocolError(f"{what}{said}", usage=self._usage)
 
 

@@ -27,10 +27,13 @@ from remit.models.wires.codec import Fault
 from remit.models.wires.dialects import ChatDialect
 from remit.models.wires.waiting import retry_after
 
-__all__ = ["LEFT_OUT", "Reported", "generated", "refused", "report_of", "reported"]
+__all__ = ["LEFT_OUT", "Reported", "bounded", "generated", "refused", "report_of", "reported"]
 
 _MOST_CHARS: Final = 400
 """Characters of a server's own words that a text repeats."""
+
+_MOST_READ: Final = 4_000
+"""Characters of them that are read for what they mean."""
 
 _MOST_BYTES: Final = 1_000_000
 """Of a body that is looked at."""
@@ -59,11 +62,11 @@ def report_of(body: bytes) -> Reported:
     body = body[:_MOST_BYTES].strip()
     if body[:1] == b"<":
         title = re.search(rb"<(?:title|h1)[^>]*>([^<]*)<", body, re.IGNORECASE)
-        return Reported(_bounded(title[1].decode("utf-8", "replace") if title else ""), html=True)
+        return Reported(_line(title[1].decode("utf-8", "replace") if title else ""), html=True)
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return Reported(_bounded(body.decode("utf-8", "replace")))
+        return Reported(_line(body.decode("utf-8", "replace")))
     if isinstance(value, list) and value:
         value = cast("list[Any]", value)[0]  # Gemini's compatible endpoint puts its error in a list
     return _report(value)
@@ -71,13 +74,13 @@ def report_of(body: bytes) -> Reported:
 
 def _report(value: Any) -> Reported:
     if isinstance(value, str):
-        return Reported(_bounded(value))
+        return Reported(_line(value))
     if not isinstance(value, dict):
         return Reported()
     table = cast("dict[str, Any]", value)
     error = table.get("error")
     if isinstance(error, str):
-        return Reported(_bounded(error))
+        return Reported(_line(error))
     if isinstance(error, dict):
         table = cast("dict[str, Any]", error)
     text = table.get("message") or table.get("detail") or table.get("msg") or ""
@@ -95,7 +98,7 @@ def _report(value: Any) -> Reported:
     generation = table.get("failed_generation")
     numbers = [table.get(key) for key in ("code", "status_code", "status")]
     return Reported(
-        _bounded(texts),
+        _line(texts),
         words,
         param,
         next((n for n in numbers if type(n) is int and 100 <= n < 1000), None),
@@ -136,9 +139,13 @@ _SECRET = re.compile(
 """What may be a key, or what a server leaves of one."""
 
 
-def _bounded(text: str) -> str:
-    """One line, without what may be a key."""
-    line = " ".join(_SECRET.sub("[key]", text[: 4 * _MOST_CHARS]).split())
+def _line(text: str) -> str:
+    """Foreign words as one line, without what may be a key; long enough to tell what they mean."""
+    return " ".join(_SECRET.sub("[key]", text[:_MOST_READ]).split())
+
+
+def bounded(line: str) -> str:
+    """As much of a server's words as a text of ours repeats."""
     return line if len(line) <= _MOST_CHARS else f"{line[:_MOST_CHARS]}..."
 
 
@@ -167,6 +174,12 @@ _PARSER = re.compile(r"tool[-_]call[-_]parser|enable-auto-tool-choice|--jinja")
 _NO_TOOLS = re.compile(
     r"(?:not|n't) support (?:tool|function)|support tool use|(?:tool|function) call\w* (?:is|are) not supported"
 )
+
+_MODEL = re.compile(
+    r"(?:model|deployment)\b.*(?:not (?:found|exist)|does ?n.t exist|unknown)|(?:invalid|unknown) model"
+    r"|no endpoints found for"
+)
+"""The model that was named is not there."""
 
 _UNSUPPORTED = re.compile(
     r"unsupported|not support|unrecognized|unrecognised|unknown|not permitted|forbidden|unexpected"
@@ -222,13 +235,13 @@ def _meaning(
 ) -> Fault:
     said = f"{report.words} {report.text}".lower()
     where = f"{status} from {dialect.title}" if status else f"{dialect.title} reports an error"
-    text = f"{where}: {report.text}" if report.text else where
+    text = f"{where}: {bounded(report.text)}" if report.text else where
     if _CONTEXT.search(said) or status == 413:
         return Fault(ContextExceeded(text, usage=usage))
     if _PARSER.search(said) or _NO_TOOLS.search(said):
         return Fault(ModelRejected(f"{text} - {_about_tools(dialect, said)}", usage=usage))
     if report.failed_generation is not None:
-        wrote = _bounded(report.failed_generation)
+        wrote = bounded(_line(report.failed_generation))
         return Fault(ModelProtocolError(f"{text} - the model wrote: {wrote}", usage=None))
     if status == 402 or _QUOTA.search(said):
         told = "the account has no credit or is over its quota: waiting will not help"
@@ -273,9 +286,7 @@ def _advice(dialect: ChatDialect, status: int, report: Reported, said: str) -> s
         return "this key may not use that model, or a proxy stands in between"
     if status < 400:
         return "it answers from another place: give the base URL that it redirects to"
-    named_model = "model" in said and re.search(
-        r"not (?:found|exist)|does ?n.t exist|unknown|pull", said
-    )
+    named_model = _MODEL.search(said) is not None
     if status in {404, 405} and not named_model:
         base = dialect.base_url or "https://HOST/v1"
         return f"is the base URL right? Did you mean one that ends in /v1, such as {base}"
