@@ -102,9 +102,8 @@ def connected(
     # What is known of a model holds where its provider is; at another address it may be another model.
     foreign = None if place.rstrip("/") == provider.base_url else place
     spoken = _codec(prefix, provider, connection, elsewhere=foreign) if codec is None else codec
-    ttl: Ttl | None = getattr(
-        spoken, "cache_ttl", "5m"
-    )  # of a wire on which it is asked for; it has a price
+    # Only one wire is asked to keep what it caches for longer, and that has a price.
+    ttl: Ttl | None = getattr(spoken, "cache_ttl", "5m")
     known = profile or profile_of(prefix, model, base_url=foreign, ttl=ttl)
     address, query = _azure(place, model, connection) if prefix == "azure" else (place, "")
     seconds = _OWN_IDLE_SECONDS if provider.local else IDLE_SECONDS
