@@ -81,13 +81,13 @@ class Endpoint:
         if not (isinstance(idle_seconds, int | float) and idle_seconds > 0):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
             raise ConfigurationError(f"idle_seconds={idle_seconds!r}: give seconds above zero")
         own = {name.lower(): value for name, value in (headers or {}).items()}
-        self._name = name
+        self.name = name
         self._codec = codec
         self._transport = transport
         self._model = model
         self._base_url = base_url
         self._query = query
-        self._profile = profile or ModelProfile()
+        self.profile = profile or ModelProfile()
         self._url = joined(base_url, codec.path) + query
         self._host = host_of(base_url)
         spoken = {name.lower(): value for name, value in codec.headers(key).items()}
@@ -100,15 +100,7 @@ class Endpoint:
         self._streams = streams
 
     def __repr__(self) -> str:
-        return f"<{self._name} at {self._host}>"
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def profile(self) -> ModelProfile:
-        return self._profile
+        return f"<{self.name} at {self._host}>"
 
     @property
     def base_url(self) -> str:

@@ -17,14 +17,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 import urllib.request
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Final, Self
-from weakref import WeakKeyDictionary
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection as _Connection
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
@@ -52,9 +53,9 @@ _FAILURES: Final = (aiohttp.ClientError, HttpProcessingError, OSError, ValueErro
 
 
 class _Route:
-    """The way to one URL, on one event loop."""
+    """The way to one URL, on one event loop, and the connections there that nobody uses just now."""
 
-    __slots__ = ("head", "wanted")
+    __slots__ = ("_head", "_headers", "_idle", "_line", "wanted")
 
     def __init__(self, url: str, connection: Connection, tls: ssl.SSLContext | bool) -> None:
         target, proxy = URL(url), connection.proxy
@@ -67,21 +68,57 @@ class _Route:
             ssl=tls,
             proxy=URL(proxy) if proxy else None,
         )
-        """Tells the pool which connection is wanted. It is never sent itself."""
+        """Tells aiohttp which connection is wanted. It is never sent itself."""
         path = str(target) if proxy and target.scheme == "http" else target.raw_path_qs
-        self.head = f" {path} HTTP/1.1\r\nhost: {target.host_port_subcomponent}\r\n"
-        """Of every request that goes this way, behind its method."""
+        self._line = f" {path} HTTP/1.1\r\nhost: {target.host_port_subcomponent}\r\n"
+        self._headers: Mapping[str, str] | None = None
+        self._head = ""
+        """What was made of those headers: an endpoint sends the same ones all the time."""
+        self._idle: deque[tuple[_Connection, float]] = deque()
+        """With the instant since when, the newest last."""
+
+    def take(self, now: float) -> _Connection | None:
+        """A connection that stands and was used lately."""
+        while self._idle:
+            connection, since = self._idle.pop()
+            if not connection.closed and now - since < _KEPT_SECONDS:
+                return connection
+            connection.close()
+        return None
+
+    def keep(self, connection: _Connection, now: float) -> None:
+        """Keep it for the next request, and give up those that were kept too long."""
+        self._idle.append((connection, now))
+        while now - self._idle[0][1] >= _KEPT_SECONDS:
+            self._idle.popleft()[0].close()
+
+    def release(self) -> None:
+        """Give all of them back to the pool, which is about to close them."""
+        while self._idle:
+            self._idle.pop()[0].release()
+
+    def head(self, method: str, headers: Mapping[str, str]) -> str:
+        """What stands before the body but its length. Errors: `ValueError` for a header that would be two."""
+        if headers is not self._headers:
+            count = len(headers)
+            lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+            if lines.count("\n") != count or lines.count("\r") != count:
+                raise ValueError("a header holds a line end")
+            self._headers, self._head = headers, lines
+        proxy = self.wanted.headers.get("Proxy-Authorization")
+        told = "" if proxy is None else f"proxy-authorization: {proxy}\r\n"
+        return f"{method}{self._line}{self._head}{told}"
 
 
 class _Pool:
     """The connections of one event loop, for as long as somebody there uses them."""
 
-    __slots__ = ("connector", "routes", "users")
+    __slots__ = ("connector", "loop", "routes", "users")
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
         self.connector = aiohttp.TCPConnector(
             limit=0,  # how many requests there are is for the runs to say
-            keepalive_timeout=_KEPT_SECONDS,
         )
         self.routes: dict[str, _Route] = {}
         self.users = 0
@@ -94,7 +131,7 @@ class AiohttpTransport:
         """Errors: `ConfigurationError` for certificates that cannot be read."""
         self._connection = connection or Connection()
         self._tls = _tls(self._connection)
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
+        self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
 
     def __repr__(self) -> str:
         return f"AiohttpTransport({self._connection!r})"
@@ -117,14 +154,18 @@ class AiohttpTransport:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
-            pool = self._pools[loop] = _Pool()
+            for other in [each for each in list(self._pools) if each.is_closed()]:
+                self._pools.pop(other, None)  # it was closed over its users
+            pool = self._pools[loop] = _Pool(loop)
         pool.users += 1
         return pool
 
     async def leave(self, pool: _Pool) -> None:
         pool.users -= 1
         if pool.users == 0:
-            del self._pools[asyncio.get_running_loop()]  # who comes while it closes opens another
+            self._pools.pop(pool.loop, None)  # who comes while it closes opens another
+            for route in pool.routes.values():
+                route.release()
             await pool.connector.close()
 
     def route(self, pool: _Pool, url: str) -> _Route:
@@ -138,46 +179,54 @@ class AiohttpTransport:
 class _Exchange:
     """One request, and the response while its block lasts."""
 
-    __slots__ = ("_connection", "_content", "_pool", "_request", "_transport", "headers", "status")
+    __slots__ = (
+        "_connection",
+        "_content",
+        "_message",
+        "_pool",
+        "_request",
+        "_route",
+        "_transport",
+        "status",
+    )
 
     def __init__(self, transport: AiohttpTransport, request: HttpRequest) -> None:
         self._transport = transport
         self._request = request
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return _Headers(self._message.headers)
+
     async def __aenter__(self) -> Self:
         request = self._request
         self._pool = pool = self._transport.enter()
-        connection: aiohttp.connector.Connection | None = None
+        connection: _Connection | None = None
         try:
-            route = self._transport.route(pool, request.url)
-            connection = await pool.connector.connect(route.wanted, [], _TIMEOUT)
+            self._route = route = self._transport.route(pool, request.url)
+            connection = route.take(pool.loop.time())
+            if connection is None:
+                connection = await pool.connector.connect(route.wanted, [], _TIMEOUT)
             protocol = connection.protocol
-            assert protocol is not None  # noqa: S101 - of a connection that was just handed out
+            assert protocol is not None  # noqa: S101 - of a connection that stands
             _write(protocol, request, route)
-            await self._begin(protocol)
+            while True:
+                message, self._content = await protocol.read()
+                if not 100 <= message.code < 200:
+                    break
         except _FAILURES as error:
             fault = no_answer(error, host_of(request.url), sent=connection is not None)
         except BaseException:
             await self._give_up(connection)
             raise
         else:
-            self._connection = connection
+            self._connection, self._message, self.status = connection, message, message.code
             return self
         await self._give_up(connection)
         # Raised out here, so that it does not hold aiohttp's error, in which headers may be: the key.
         raise fault
 
-    async def _begin(self, protocol: ResponseHandler) -> None:
-        """Wait for the head of the response."""
-        while True:
-            message, content = await protocol.read()
-            if not 100 <= message.code < 200:
-                break
-        self.status = message.code
-        self.headers: Mapping[str, str] = _Headers(message.headers)
-        self._content = content
-
-    async def _give_up(self, connection: aiohttp.connector.Connection | None) -> None:
+    async def _give_up(self, connection: _Connection | None) -> None:
         if connection is not None:
             connection.close()
         await self._transport.leave(self._pool)
@@ -193,11 +242,15 @@ class _Exchange:
             if kind is None and not content.is_eof():
                 await _drain(content)
         finally:
-            if content.is_eof() and content.exception() is None:
-                connection.release()
-            else:
+            protocol = connection.protocol
+            if protocol is None or protocol.should_close or content.exception() is not None:
                 connection.close()
-            await self._transport.leave(self._pool)
+            else:
+                self._route.keep(connection, self._pool.loop.time())
+            if self._pool.users > 1:
+                self._pool.users -= 1
+            else:
+                await self._transport.leave(self._pool)
 
     def chunks(self) -> _Chunks:
         return _Chunks(self._content, self._request.url)
@@ -205,25 +258,18 @@ class _Exchange:
 
 def _write(protocol: ResponseHandler, request: HttpRequest, route: _Route) -> None:
     """Hand a request to the socket, and have its response read. Errors: `OSError`, `ValueError`."""
+    body = request.body
+    head = f"{route.head(request.method, request.headers)}content-length: {len(body)}\r\n\r\n"
     protocol.set_response_params(
         read_until_eof=True, max_line_size=_MOST_LINE, max_field_size=_MOST_LINE
     )
-    headers = "".join([f"{name}: {value}\r\n" for name, value in request.headers.items()])
-    count = len(request.headers)
-    if headers.count("\n") != count or headers.count("\r") != count:
-        raise ValueError("a header holds a line end")
-    proxy = route.wanted.headers.get("Proxy-Authorization")
-    if proxy is not None:
-        headers += f"proxy-authorization: {proxy}\r\n"
-    body = request.body
-    head = f"{request.method}{route.head}{headers}content-length: {len(body)}\r\n\r\n".encode()
     transport = protocol.transport
     if transport is None or transport.is_closing():
         raise ConnectionResetError("the connection was closed")
     if len(body) <= _SMALL_BODY:
-        transport.write(head + body)
+        transport.write(head.encode() + body)
     else:
-        transport.write(head)
+        transport.write(head.encode())
         transport.write(body)
 
 

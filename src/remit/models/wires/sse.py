@@ -55,36 +55,56 @@ class EventReader:
         if self._returned or b"\r" in chunk:
             chunk = self._with_plain_ends(chunk)
         rest = self._rest
-        end = chunk.rfind(b"\n")
-        if end < 0:
+        end = chunk.rfind(b"\n") + 1
+        if not end:
             rest += chunk
             self._bound(self._size + len(rest))
             return ()
-        lines = (bytes(rest) + chunk[:end] if rest else chunk[:end]).split(b"\n")
-        rest[:] = chunk[end + 1 :]
+        lines = bytes(rest) + chunk[:end] if rest else chunk[:end]
+        rest[:] = chunk[end:]
         return self._events(lines)
 
-    def _events(self, lines: list[bytes]) -> Iterator[ServerEvent]:
-        """One loop for all lines: a stream has tens of thousands, and a call for each would cost more than they do."""
-        name, data, size = self._name, self._data, self._size
-        for line in lines:
-            if line.startswith(b"data:"):
-                data.append(line[6:] if line.startswith(b" ", 5) else line[5:])
-                size += len(line)
-            elif line.startswith(b"event:"):
-                name = (line[7:] if line.startswith(b" ", 6) else line[6:]).decode(errors="replace")
+    def _events(self, lines: bytes) -> Iterator[ServerEvent]:
+        """The events in whole lines.
+
+        Almost all have a name and one line of data, or that line alone: those are read at a glance, because a
+        stream has tens of thousands.
+        """
+        *blocks, begun = lines.split(b"\n\n")
+        whole = not (self._data or self._name)
+        for block in blocks:
+            if whole:
+                head, data = b"", block
+                if block.startswith(b"event: "):
+                    head, _, data = block.partition(b"\n")
+                if data.startswith(b"data: ") and b"\n" not in data:
+                    if len(data) > MOST_EVENT_BYTES:
+                        raise _too_long()
+                    yield ServerEvent(head[7:].decode(errors="replace") if head else "", data[6:])
+                    continue
+            yield from self._read(block)
+            yield from self._read(b"")
+            whole = True
+        if begun:
+            yield from self._read(begun[:-1])
+        self._bound(self._size + len(self._rest))
+
+    def _read(self, lines: bytes) -> Iterator[ServerEvent]:
+        """Lines by the letter; an empty one ends an event."""
+        for line in lines.split(b"\n"):
+            field, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if field == b"data":
+                self._data.append(value)
+                self._size += len(line)
+                self._bound(self._size)
+            elif field == b"event":
+                self._name = value.decode(errors="replace")
             elif not line:
+                name, data = self._name, self._data
+                self._name, self._data, self._size = "", [], 0
                 if data:
-                    self._bound(size)
-                    yield ServerEvent(name, data[0] if len(data) == 1 else b"\n".join(data))
-                name, data, size = "", [], 0
-            elif line == b"data":
-                data.append(b"")
-                size += 1
-            elif line == b"event":
-                name = ""
-        self._name, self._data, self._size = name, data, size
-        self._bound(size + len(self._rest))
+                    yield ServerEvent(name, b"\n".join(data))
 
     def _begun(self, chunk: bytes) -> bytes:
         """The beginning of a stream, without a byte order mark; nothing while there may be one."""
@@ -107,4 +127,8 @@ class EventReader:
 
     def _bound(self, size: int) -> None:
         if size > MOST_EVENT_BYTES:
-            raise ModelProtocolError(f"an event of the stream is over {MOST_EVENT_BYTES:,} bytes")
+            raise _too_long()
+
+
+def _too_long() -> ModelProtocolError:
+    return ModelProtocolError(f"an event of the stream is over {MOST_EVENT_BYTES:,} bytes")
