@@ -481,6 +481,23 @@ def test_items_with_any_fields_end_in_their_types(kind: str, one: Any, other: An
         survives(json.dumps(response(item)).encode())
 
 
+def test_half_a_character_is_replaced_and_does_not_end_the_reply() -> None:
+    """C2: servers cut texts anywhere; a text that only speaks of escapes stays."""
+    for written, read_as in (
+        ("\\ud83d", "\N{REPLACEMENT CHARACTER}"),
+        ("\\ude00 x", "\N{REPLACEMENT CHARACTER} x"),
+        ("\\ud83d\\ude00", "\N{GRINNING FACE}"),
+        ("\\\\ud83d", "\\ud83d"),
+    ):
+        data = sse(events_of(response(text(1, "?!")))).replace(b'"?!"', f'"{written}"'.encode())
+        reply = reply_of(streamed(data))
+        assert reply.message.text == read_as
+    alone = STREAM.replace(b'"sealed 1"', b'"sealed \\ud800"')
+    assert b"ufffd" in next(
+        b.data for b in reply_of(streamed(alone)).message.content if isinstance(b, Opaque)
+    )
+
+
 def test_deep_nests_are_an_error_of_the_providers() -> None:
     """C1: no exception of another kind."""
     for deep in (b"[" * 100_000, b'{"a":' * 100_000):

@@ -25,7 +25,6 @@ from remit.messages import Block, Media, Message, Opaque, Text, ToolResult, Tool
 from remit.models.base import Settings, ToolSpec
 from remit.models.wires import codec as codec_of
 from remit.models.wires.responses import ResponsesCodec
-from remit.models.wires.responses.faults import retry_after
 from remit.testing import judge
 from remit.transcript import Stub, Transcript
 from responses_rig import LOOK, WIRE, Item, body_of, call, reasoning, request, response, text
@@ -143,6 +142,21 @@ def test_what_would_make_another_request_of_it_is_refused_before_it_is_sent(
         codec.encoder("m").encode(made, stream=True)
 
 
+def test_models_that_never_reason_are_not_told_of_it() -> None:
+    """E7: they refuse the very word."""
+    made = request(Transcript([Message("user", (Text("Hi"),))]), settings=Settings(thinking=1_000))
+    said = {"include", "reasoning"}
+    assert said <= body_of(made).keys()
+    assert said.isdisjoint(body_of(made, WIRE.encoder("gpt-4.1-nano")).keys())
+
+
+@pytest.mark.parametrize("extra", [{"metadata": object()}, {"user": "\ud800"}])
+def test_what_json_cannot_say_is_refused_before_it_is_sent(extra: dict[str, Any]) -> None:
+    made = request(Transcript([Message("user", (Text("Hi"),))]), settings=Settings(extra=extra))
+    with pytest.raises(ConfigurationError):
+        WIRE.encoder("m").encode(made, stream=True)
+
+
 def test_a_codec_of_another_mode_is_refused() -> None:
     for wrong in ({"state": "client"}, {"item_ids": "some"}):
         with pytest.raises(ConfigurationError):
@@ -169,6 +183,26 @@ def test_a_typed_answer_is_asked_for_in_the_strict_grammar() -> None:
     assert (form["type"], form["strict"]) == ("json_schema", True)
     assert form["schema"]["required"] == ["n"]
     judge("openai").request(body)
+
+
+def test_what_a_strict_answer_had_to_say_of_what_is_optional_is_taken_out_again() -> None:
+    """case 17: the grammar wants every member; the schema has no place for a null."""
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "why": {"type": "string"}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+    made = request(Transcript([Message("user", (Text("Hi"),))]), output_schema=schema)
+    wired = WIRE.encoder("m").encode(made, stream=True)
+    form = json.loads(wired.body)["text"]["format"]
+    assert (form["strict"], sorted(form["schema"]["required"])) == (True, ["n", "why"])
+    judge("openai").request(json.loads(wired.body))
+    answer = response(text(1, '{"n": 1, "why": null}'))
+    reply = wired.decoder.whole(json.dumps(answer).encode())
+    assert json.loads(reply.message.text) == {"n": 1}
+    free = request(made.transcript, output_schema={"type": "object", "additionalProperties": {}})
+    assert body_of(free)["text"]["format"]["strict"] is False
 
 
 def test_requests_of_one_conversation_have_one_cache_key_and_others_have_another() -> None:
@@ -623,36 +657,17 @@ def test_a_provider_that_says_whether_to_try_again_is_heard() -> None:
     assert isinstance(spent.error, ModelRejected)
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
-        ({"retry-after": "9"}, 9.0),
-        ({"retry-after": "0.25"}, 0.25),
-        (
-            {
-                "retry-after": "Mon, 30 Nov 2026 10:00:30 GMT",
-                "date": "Mon, 30 Nov 2026 10:00:00 GMT",
-            },
-            30.0,
-        ),
-        ({"retry-after": "Mon, 30 Nov 2026 10:00:30 GMT"}, None),
-        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m2s"}, 62.0),
-        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6ms"}, 0.006),
-        ({"x-ratelimit-remaining-requests": "9", "x-ratelimit-reset-requests": "8h"}, None),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "-5"}, None),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "1e999"}, None),
-        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "5 parsecs"}, None),
-        ({}, None),
-    ],
-)
-def test_when_to_come_back_is_read_in_every_form(
-    headers: dict[str, str], seconds: float | None
-) -> None:
-    """E7: what is no time is none."""
-    assert retry_after(headers) == seconds
+def test_when_to_come_back_is_read_from_headers_and_words() -> None:
+    """E7: `waiting.py` reads every form; a limit of rate brings it along."""
+    slow = complaint("Rate limit reached. Please try again in 1m2s.", code="rate_limit_exceeded")
+    for headers, body, seconds in (
+        ({"retry-after-ms": "1500"}, b"", 1.5),
+        ({}, slow, 62.0),
+        ({}, b"", None),
+    ):
+        error = WIRE.fault(429, headers, body).error
+        assert isinstance(error, ModelUnavailable)
+        assert error.retry_after == seconds
 
 
 @given(
@@ -710,7 +725,68 @@ def test_a_body_that_goes_on_from_a_response_is_read_without_what_the_server_has
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"input": 7}, {"input": ["x"]}, {"input": [{}]}, {"input": [{"role": "pope"}]}]
+    "items",
+    [
+        [{"role": "user", "content": "Hi", "id": "msg_1", "status": "completed"}],
+        [{"role": "developer", "content": "Be."}, {"role": "user", "content": "Hi"}],
+        [{"role": "user", "content": [{"type": "input_image", "file_id": "file_1"}]}],
+        [{"role": "assistant", "content": "I began."}, {"role": "user", "content": "Hi"}],
+        [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo", "phase": "x"}],
+        [{"role": "user", "content": "Hi"}, {"type": "item_reference", "id": "msg_1"}],
+        [
+            {"role": "user", "content": "Hi"},
+            {"type": "function_call", "call_id": "a", "name": "look", "arguments": "{}"},
+            {"type": "function_call", "call_id": "b", "name": "look", "arguments": ""},
+            {"type": "function_call_output", "call_id": "a", "output": "", "status": "completed"},
+            {
+                "type": "function_call_output",
+                "call_id": "b",
+                "output": [
+                    {"type": "input_file", "file_id": "file_1"},
+                    {"type": "input_text", "text": "x"},
+                ],
+            },
+            {"role": "system", "content": "Now."},
+            {"role": "user", "content": "And?"},
+        ],
+        [
+            {"role": "user", "content": "Hi"},
+            {"type": "custom_tool_call", "call_id": "a", "name": "run", "input": "ls"},
+            {"type": "custom_tool_call_output", "call_id": "a", "output": "x"},
+        ],
+    ],
+)
+def test_what_has_no_neutral_form_goes_out_as_it_came(items: list[Item]) -> None:
+    """T7: spelled the same, each in its place."""
+    assert body_of(request(WIRE.parse({"input": items}).transcript))["input"] == items
+
+
+def test_outputs_in_another_order_are_put_to_their_calls() -> None:
+    """T1: the wire leaves it free, the history does not; what stands beside a result stays with it."""
+    calls = [
+        {"type": "function_call", "call_id": n, "name": "look", "arguments": "{}"} for n in "ab"
+    ]
+    part = {"type": "input_file", "file_id": "file_1"}
+    outputs = [
+        {"type": "function_call_output", "call_id": "b", "output": [part]},
+        {"type": "function_call_output", "call_id": "a", "output": "1"},
+    ]
+    read = WIRE.parse({"input": [{"role": "user", "content": "Hi"}, *calls, *outputs]})
+    assert read.transcript.report == ()
+    items = body_of(request(read.transcript))["input"]
+    assert items[3:] == outputs[::-1]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"input": [{"type": "function_call", "call_id": "a"}]},
+        {},
+        {"input": 7},
+        {"input": ["x"]},
+        {"input": [{}]},
+        {"input": [{"role": "pope"}]},
+    ],
 )
 def test_what_is_no_request_of_this_wire_is_refused(body: dict[str, Any]) -> None:
     with pytest.raises(TranscriptError):

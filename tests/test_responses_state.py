@@ -281,6 +281,20 @@ def test_calls_of_another_vendor_get_ids_where_every_item_needs_one() -> None:
     assert items == body_of(request(transcript), codec.encoder("m"))["input"]
 
 
+@pytest.mark.parametrize("field", ["include", "prompt_cache_key", "store"])
+def test_a_field_that_a_server_does_not_know_is_left_out(field: str) -> None:
+    """case 60: what a request can do without costs one attempt, and no more in the whole run."""
+
+    def refuses(body: Any) -> Any:
+        said = complaint(f"Unknown parameter: '{field}'.", "unknown_parameter", field)
+        return said if field in body else None
+
+    provider = Provider(*THREE_STEPS, refuses=refuses)
+    assert run_virtual(desk(provider, ResponsesCodec()).run("Go.")).reason is Reason.COMPLETED
+    assert len(provider.refusals) == 1
+    assert [field in body for body in provider.bodies] == [True, *[False] * 4]
+
+
 def test_sealed_content_that_is_refused_is_left_out_once() -> None:
     """case 60: the second body differs and passes; reasoning that comes later goes out again."""
     old: set[str] = set()

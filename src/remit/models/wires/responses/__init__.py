@@ -1,8 +1,9 @@
 """The wire of OpenAI Responses (`POST /v1/responses`), and of servers that speak it.
 
     codec.py       the endpoint: its headers, its encoder, what stands where
-    encoding.py    a request: settings, tools, the items of the conversation
-    inputs.py      one message as items of the input
+    encoding.py    a request, and what is left out of the next one where it was refused
+    settings.py    its other fields: tools and their choice, effort, the form of an answer
+    inputs.py      one message as items of the input: said.py the user's, turns.py the assistant's
     state.py       what the server has already, where it keeps the conversation
     decoding.py    a reply, from a stream or whole
     items.py       items of a reply as blocks, and what stands beside a block

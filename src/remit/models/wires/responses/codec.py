@@ -12,9 +12,9 @@ from remit.models.wires.codec import Decoder, Encoder, Fault, Parsed
 from remit.models.wires.responses.decoding import ResponsesDecoder
 from remit.models.wires.responses.encoding import ResponsesEncoder
 from remit.models.wires.responses.faults import fault_of
-from remit.models.wires.responses.inputs import ItemIds
 from remit.models.wires.responses.parsing import parsed
 from remit.models.wires.responses.replying import response_json
+from remit.models.wires.responses.turns import ItemIds
 
 __all__ = ["ResponsesCodec"]
 

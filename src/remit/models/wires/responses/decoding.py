@@ -7,7 +7,7 @@ that says how: completed, incomplete, failed or cancelled.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +16,6 @@ from remit.errors import ModelProtocolError, ModelRejected, ModelUnavailable
 from remit.messages import Block, Message, Reply, StopReason, Text, ToolUse, Usage
 from remit.models.base import BlockDone, Chunk, TextDelta
 from remit.models.wires.responses.endings import INCOMPLETE, error_of, usage_of
-from remit.models.wires.responses.inputs import asks_client
 from remit.models.wires.responses.items import (
     CUSTOM,
     FUNCTION,
@@ -27,8 +26,10 @@ from remit.models.wires.responses.items import (
     fields_of,
     parts_of,
     string_of,
+    well_formed,
 )
 from remit.models.wires.responses.state import held_block
+from remit.models.wires.responses.turns import asks_client
 from remit.models.wires.sse import ServerEvent
 
 __all__ = ["ResponsesDecoder"]
@@ -101,10 +102,21 @@ class _Done(msgspec.Struct, frozen=True, gc=False):
 class ResponsesDecoder:
     """Reads one reply."""
 
-    def __init__(self, issuer: str, own: Own, *, held_behind: str | None = None) -> None:
-        """`held_behind`: the digest of what it answers, where the server keeps the reply."""
+    def __init__(
+        self,
+        issuer: str,
+        own: Own,
+        *,
+        answer: Callable[[str], str] | None = None,
+        held_behind: str | None = None,
+    ) -> None:
+        """`answer` makes of a text that is a typed answer what its schema says.
+
+        `held_behind`: the digest of what it answers, where the server keeps the reply.
+        """
         self._issuer = issuer
         self._own = own
+        self._answer = answer
         self._held_behind = held_behind
         self._response_id = ""
         self._open: list[_Open] = []
@@ -177,7 +189,13 @@ class ResponsesDecoder:
 
     def _read(self, read: Any, data: bytes, what: str) -> Any:
         try:
-            return read(data)
+            try:
+                return read(data)
+            except msgspec.DecodeError:
+                mended = well_formed(data)
+                if mended == data:
+                    raise
+                return read(mended)
         except msgspec.ValidationError:
             raise self._broken(f"{what} has not the form of one") from None
         except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -269,6 +287,8 @@ class ResponsesDecoder:
         except ModelProtocolError as error:
             error.usage = self._usage
             raise
+        if self._answer is not None and isinstance(block, Text):
+            block = Text(self._answer(block.text))
         taken: list[Block] = [*self._beside, block]
         if kind in _CALLS:
             self._calls = True

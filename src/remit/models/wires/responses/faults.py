@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 import msgspec
@@ -18,8 +17,9 @@ from remit.errors import ContextExceeded, ModelError, ModelRejected, ModelUnavai
 from remit.messages import Usage
 from remit.models.wires.codec import Fault
 from remit.models.wires.responses.items import Fields, decoded, fields_of, string_of
+from remit.models.wires.waiting import retry_after
 
-__all__ = ["Complaint", "complaint_of", "error_for", "fault_of", "retry_after"]
+__all__ = ["CAN_GO", "Complaint", "complaint_of", "error_for", "fault_of"]
 
 _MOST_WORDS: Final = 500
 """Characters of what a provider says."""
@@ -37,7 +37,7 @@ SPENT: Final = frozenset(
 )
 """Codes and types of a limit that time does not lift: another try would only be refused again."""
 
-_TOO_LONG = frozenset({"context_length_exceeded", "request_too_large", "string_above_max_length"})
+_TOO_LONG = frozenset({"context_length_exceeded", "request_too_large"})
 _TOO_LONG_WORDS = re.compile(
     r"maximum context length|context window|context length|input (?:is|tokens) (?:too long|exceed)"
     r"|prompt is too long|Request too large for",
@@ -54,6 +54,13 @@ _NOT_KEPT_WORDS = re.compile(
     r"Item with id '[^']*' not found|Items are not persisted|Duplicate item found with id",
     re.IGNORECASE,
 )
+_NOT_TAKEN_WORDS = re.compile(
+    r"unknown|unsupported|not supported|unrecognized|unexpected|not permitted|extra_forbidden",
+    re.IGNORECASE,
+)
+CAN_GO: Final = frozenset({"include", "prompt_cache_key", "reasoning", "store"})
+"""Fields of a request that a server or a model may not know, and that can be left out."""
+_SEALS_UNKNOWN = "Encrypted content is not supported"
 _PASSING = frozenset(
     {
         "rate_limit_exceeded",
@@ -168,7 +175,7 @@ def fault_of(
         status in _RETRIED or (status >= 500 and status != 501) or told == "true"
     ):
         billed = None if status >= 500 else Usage()  # whatever had begun there may be billed
-        after = retry_after(headers)
+        after = retry_after(headers, complaint.message)
         return Fault(ModelUnavailable(f"the endpoint said {said}", retry_after=after, usage=billed))
     return _refused(f"the request was refused ({said})")
 
@@ -197,10 +204,26 @@ def _repair(status: int, complaint: Complaint) -> str | None:
         return "opaque"
     if _NOT_KEPT_WORDS.search(complaint.message):
         return "ids"
+    field = _not_taken(complaint)
+    if field is not None:
+        return f"field:{field}"
     if _ID_OF_ITEM.search(complaint.param):
         missing = "missing" in complaint.code or complaint.message.startswith("Missing")
         return "ids_wanted" if missing else "ids"
     return None
+
+
+def _not_taken(complaint: Complaint) -> str | None:
+    """The field that is refused as such, where a request can do without it."""
+    if _SEALS_UNKNOWN in complaint.message:
+        return "include"
+    if not _NOT_TAKEN_WORDS.search(f"{complaint.code} {complaint.message}"):
+        return None
+    named = re.match(r"\w+", complaint.param)
+    if named is not None:
+        return named[0] if named[0] in CAN_GO else None
+    quoted = re.findall(r"['\"`](\w+)(?:\.\w+)*['\"`]", complaint.message)
+    return next((name for name in quoted if name in CAN_GO), None)
 
 
 def _complaint(body: bytes) -> Complaint:
@@ -220,64 +243,3 @@ def _complaint(body: bytes) -> Complaint:
         return found
     detail = fields.get("detail")
     return msgspec.structs.replace(found, message=detail if isinstance(detail, str) else "")
-
-
-# When to come back
-
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|[smhd])")
-_SECONDS: Final = {
-    "ms": 1e-3,
-    "us": 1e-6,
-    "µs": 1e-6,
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3_600.0,
-    "d": 86_400.0,
-}
-_LONGEST: Final = 10 * 86_400.0
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds after which the provider wants to be asked again; None where it does not say.
-
-    Source: `retry-after-ms`, `retry-after` in seconds or as a date, which is compared with the response's own;
-    then the reset of a rate limit of which nothing remains (`6ms`, `1m2s`).
-    """
-    in_ms = _number(headers.get("retry-after-ms", ""))
-    if in_ms is not None:
-        return in_ms / 1_000
-    said = headers.get("retry-after", "").strip()
-    if said:
-        seconds = _number(said)
-        return _until(said, headers.get("date", "")) if seconds is None else seconds
-    resets = [
-        reset
-        for kind in ("requests", "tokens")
-        if headers.get(f"x-ratelimit-remaining-{kind}", "").strip() == "0"
-        and (reset := _span(headers.get(f"x-ratelimit-reset-{kind}", ""))) is not None
-    ]
-    return max(resets, default=None)
-
-
-def _number(text: str) -> float | None:
-    text = text.strip()
-    if not re.fullmatch(r"\d{1,12}(?:\.\d{1,12})?", text, re.ASCII):
-        return None
-    return min(float(text), _LONGEST)
-
-
-def _span(text: str) -> float | None:
-    """A span such as `1m2s`, or plain seconds."""
-    text = text.strip()
-    parts = _PART.findall(text)
-    if not parts or "".join(map("".join, parts)) != text:
-        return _number(text)
-    return min(sum(float(number) * _SECONDS[unit] for number, unit in parts), _LONGEST)
-
-
-def _until(date: str, now: str) -> float | None:
-    try:
-        seconds = (parsedate_to_datetime(date) - parsedate_to_datetime(now)).total_seconds()
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return min(max(seconds, 0.0), _LONGEST)

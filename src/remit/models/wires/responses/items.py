@@ -8,13 +8,15 @@ call says beyond text, name and arguments stands in an `Opaque` behind it:
 
 `remit.content` says how the texts before it make up the content of their message, where that is more than one
 plain text. A call that only the server has is `"remit.of": "elsewhere"`. Behind the last block of a reply that
-the server keeps stands `{"type": "remit.message", "response_id": ...}`.
+the server keeps stands `{"type": "remit.message", "response_id": ...}`. In turns of the user that were parsed, the
+same stands behind what was said (`"user"`) and behind the results (`"output"`, with the place of its result).
 
 Text that came in a custom call is no JSON; such a call is a `ToolUse` whose arguments are `{"input": text}`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
@@ -34,9 +36,13 @@ __all__ = [
     "ELSEWHERE",
     "FUNCTION",
     "MESSAGE",
+    "NO_OUTPUT",
     "OF",
-    "PART",
+    "OUTPUT",
+    "PARTS",
+    "RESULT",
     "START",
+    "USER",
     "WHOLE",
     "Fields",
     "Own",
@@ -47,7 +53,10 @@ __all__ = [
     "fields_of",
     "input_text",
     "parts_of",
+    "read",
+    "rest_of",
     "string_of",
+    "well_formed",
 ]
 
 Fields: TypeAlias = "Mapping[str, Any]"
@@ -60,8 +69,10 @@ START: Final = "remit.start"
 """Stands in the user's turn where a history begins with the assistant."""
 OF: Final = "remit.of"
 CONTENT: Final = "remit.content"
-PART: Final = "remit.part"
-"""Says that a text of a result is a part as the wire wrote it: `{"result": place, "part": place}`."""
+RESULT: Final = "remit.result"
+"""Which result of its message is meant, by its place."""
+PARTS: Final = "remit.parts"
+"""Which texts of a result are parts as the wire wrote them, by their places."""
 CALL_ID: Final = "remit.call_id"
 """The id under which the provider keeps a call, where it keeps the conversation."""
 
@@ -69,6 +80,10 @@ MESSAGE: Final = "message"
 FUNCTION: Final = "function_call"
 CUSTOM: Final = "custom_tool_call"
 ELSEWHERE: Final = "elsewhere"
+OUTPUT: Final = "output"
+USER: Final = "user"
+NO_OUTPUT: Final = "(no output)"
+"""Stands for an output without content, which a transcript does not hold."""
 ANSWERED: Final = "remit.answered"
 """The type of the output that answers a call of which only that is known."""
 
@@ -86,6 +101,22 @@ _NOTHING_MORE: Fields = MappingProxyType({})
 
 _encoder = msgspec.json.Encoder()
 encoded = _encoder.encode
+
+
+_ESCAPES = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
+    re.DOTALL,
+)
+"""Pairs of halves, a half alone, and any other escape."""
+
+
+def well_formed(data: bytes) -> bytes:
+    """JSON in which halves of a character that stand alone are replaced, as in any text of a transcript.
+
+    Servers that cut a text in the middle of a character write them, and no request could hold them.
+    """
+    return _ESCAPES.sub(lambda found: rb"\ufffd" if found[1] else found[0], data)
 
 
 def decoded(data: bytes | msgspec.Raw | str) -> Any:
@@ -107,6 +138,28 @@ def string_of(fields: Fields, name: str) -> str:
     """A field that is a text; empty where it is none."""
     value = fields.get(name)
     return value if isinstance(value, str) else ""
+
+
+def read(block: Block, issuer: str) -> Fields | None:
+    """The fields of an opaque block of this issuer.
+
+    None for another's, and for what is no item: whoever made it, it must not go out.
+    """
+    if not isinstance(block, Opaque) or block.issuer != issuer:
+        return None
+    try:
+        return fields_of(decoded(block.data))
+    except ValueError:
+        return None
+
+
+def rest_of(fields: Fields | None) -> dict[str, Any]:
+    """What stands beside a block, as fields of its item."""
+    return {
+        name: value
+        for name, value in (fields or {}).items()
+        if name != "type" and not name.startswith("remit.")
+    }
 
 
 def parts_of(content: object) -> list[Fields]:
@@ -148,7 +201,9 @@ def blocks_of(
 def _message(issuer: str, raw: bytes, fields: Fields) -> tuple[Block, ...]:
     content: Any = fields.get("content")
     if isinstance(content, str):
-        content = [{**_PLAIN_CONTENT[0], "text": content}]
+        if is_blank(Text(content)):
+            return (Opaque(issuer, raw),)
+        return (Text(content), *beside(issuer, MESSAGE, fields, {CONTENT: "text"}))
     texts: list[Block] = []
     shape: list[Any] = []
     for part in cast("Sequence[object]", content) if isinstance(content, list) else ():

@@ -10,24 +10,28 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, cast
 
-from remit.errors import TranscriptError
+import msgspec
+
+from remit.errors import ModelProtocolError, TranscriptError
 from remit.messages import Block, Media, Message, Opaque, Text, ToolResult, ToolUse
 from remit.models.base import Settings, ToolSpec
 from remit.models.wires.codec import Parsed
-from remit.models.wires.responses.encoding import TOOLS, choice_of, tool_items
-from remit.models.wires.responses.inputs import data_url, media_part
 from remit.models.wires.responses.items import (
     ANSWERED,
     BESIDE,
     CUSTOM,
     ELSEWHERE,
     FUNCTION,
+    NO_OUTPUT,
     OF,
-    PART,
+    OUTPUT,
+    PARTS,
+    RESULT,
     START,
+    USER,
     Fields,
     blocks_of,
     encoded,
@@ -35,6 +39,8 @@ from remit.models.wires.responses.items import (
     parts_of,
     string_of,
 )
+from remit.models.wires.responses.said import data_url, media_part
+from remit.models.wires.responses.settings import TOOLS, choice_of, tool_items
 from remit.models.wires.toolbox import Toolbox
 from remit.transcript import Transcript, is_blank
 
@@ -45,6 +51,8 @@ _CALLS: Final = frozenset({FUNCTION, CUSTOM})
 _SYSTEM: Final = frozenset({"system", "developer"})
 _OF_EITHER: Final = frozenset({"additional_tools", "item_reference"})
 """Items that belong to neither side."""
+_OF_MESSAGE: Final = frozenset({"type", "role", "content"})
+_OF_OUTPUT: Final = frozenset({"type", "call_id", "output", "caller"})
 _CACHE_MARK: Final = "prompt_cache_breakpoint"
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,([A-Za-z0-9+/=]+)\Z", re.ASCII)
 
@@ -106,6 +114,45 @@ def _asked(left: dict[str, Any]) -> tuple[tuple[ToolSpec, ...], dict[str, Any]]:
     return tuple(tools), settings
 
 
+class _Result(msgspec.Struct):
+    """An output of a call, and what of it has no neutral form."""
+
+    result: ToolResult
+    beside: dict[str, Any]
+
+
+class _Turn:
+    """A message as it is read."""
+
+    __slots__ = ("results", "role", "said")
+
+    def __init__(self, role: Literal["user", "assistant"]) -> None:
+        self.role: Literal["user", "assistant"] = role
+        self.results: list[_Result] = []
+        self.said: list[Block] = []
+
+    @property
+    def only_answers(self) -> bool:
+        return bool(self.results) and not any(isinstance(b, Text | Media) for b in self.said)
+
+    @property
+    def calls(self) -> list[str]:
+        return [block.id for block in self.said if isinstance(block, ToolUse)]
+
+    def message(self, issuer: str, calls: Sequence[str]) -> Message:
+        """The message; its results in the order of these calls, which the wire leaves free."""
+        order = {call: at for at, call in enumerate(calls)}
+        results = sorted(
+            self.results, key=lambda each: order.get(each.result.tool_use_id, len(order))
+        )
+        besides = [
+            Opaque(issuer, encoded({"type": BESIDE, OF: OUTPUT, RESULT: place, **each.beside}))
+            for place, each in enumerate(results)
+            if each.beside
+        ]
+        return Message(self.role, (*[each.result for each in results], *besides, *self.said))
+
+
 class _Reader:
     """Takes the items of an input one after another, and gives the messages that they are."""
 
@@ -113,86 +160,87 @@ class _Reader:
         """`continues`: what came before is known to the server."""
         self._issuer = issuer
         self._continues = continues
-        self._messages: list[tuple[str, list[Block]]] = []
+        self._turns: list[_Turn] = []
         self._calls: set[str] = set()
         self.set_aside: dict[str, None] = {}
 
     def transcript(self) -> Transcript:
         """The messages, mended where they are no history. Errors: `TranscriptError`."""
-        messages = [
-            Message("user" if role == "user" else "assistant", tuple(blocks))
-            for role, blocks in self._messages
-            if blocks
-        ]
+        messages: list[Message] = []
+        calls: list[str] = []
+        for turn in self._turns:
+            message = turn.message(self._issuer, calls)
+            if message.content:
+                messages.append(message)
+            calls = turn.calls
         return Transcript.load([message.to_json() for message in messages])
 
     def take(self, fields: Fields) -> None:
+        """Errors: `TranscriptError` for what is no item."""
         kind, role = string_of(fields, "type"), string_of(fields, "role")
         if kind in _OUTPUTS:
             self._output(fields)
         elif kind in {"", "message"} and role == "user":
             self._user(fields)
         elif kind in {"", "message"} and role == "assistant":
-            self._reply(fields, {"type": "message", **fields})
+            self._reply(fields)
         elif kind in _CALLS:
             self._calls.add(string_of(fields, "call_id"))
-            self._reply(fields, fields)
+            self._reply(fields)
         elif kind in _OF_EITHER or role in _SYSTEM:
-            self._blocks(self._messages[-1][0] if self._messages else "user").append(
-                self._opaque(fields)
-            )
+            turn = self._turns[-1] if self._turns else self._turn("user")
+            turn.said.append(self._opaque(fields))
         elif kind:
-            self._blocks("assistant").append(self._opaque(fields))
+            self._turn("assistant").said.append(self._opaque(fields))
         else:
             raise TranscriptError("an item of the input has neither a type nor a known role")
 
     def _opaque(self, fields: Fields) -> Opaque:
         return Opaque(self._issuer, encoded(fields))
 
-    def _blocks(self, role: str) -> list[Block]:
-        """The content of the message that is being read, or of a new one."""
-        if not self._messages and role != "user":
-            start = Opaque(self._issuer, encoded({"type": START}))
-            self._messages.append(("user", [start]))
-        if not self._messages or self._messages[-1][0] != role:
-            self._messages.append((role, []))
-        return self._messages[-1][1]
+    def _turn(self, role: Literal["user", "assistant"]) -> _Turn:
+        """The turn that is being read, or a new one."""
+        if not self._turns and role != "user":
+            self._turns.append(_Turn("user"))
+            self._turns[0].said.append(self._opaque({"type": START}))
+        if not self._turns or self._turns[-1].role != role:
+            self._turns.append(_Turn(role))
+        return self._turns[-1]
 
-    def _reply(self, fields: Fields, full: Fields) -> None:
-        raw = encoded(fields)
-        blocks = blocks_of(
-            self._issuer, raw, full, lambda name, arguments: (name, arguments), keep_call_id=False
-        )
-        if isinstance(fields.get("content"), str) and set(fields) <= {"type", "role", "content"}:
+    def _reply(self, fields: Fields) -> None:
+        full = fields if "type" in fields else {"type": "message", **fields}
+        try:
+            blocks = blocks_of(
+                self._issuer,
+                encoded(fields),
+                full,
+                lambda name, text: (name, text),
+                keep_call_id=False,
+            )
+        except ModelProtocolError as error:
+            raise TranscriptError(f"an item of the input is none: {error}") from None
+        if isinstance(fields.get("content"), str) and set(fields) <= _OF_MESSAGE:
             blocks = blocks[:1]  # a text and no more
-        self._blocks("assistant").extend(blocks)
+        self._turn("assistant").said.extend(blocks)
 
     def _user(self, fields: Fields) -> None:
-        if set(fields) - {"type", "role", "content", "id", "status"}:
-            self._blocks("user").append(self._opaque(fields))
-            return
         content = fields.get("content")
         if isinstance(content, str):
-            content = [{"type": "input_text", "text": content}]
-        if self._messages and self._messages[-1][0] == "user" and not self._answers():
-            self._messages.append(("user", []))
-        blocks = self._blocks("user")
-        for part in parts_of(content):
-            blocks.append(self._part(part))
-
-    def _answers(self) -> bool:
-        """Whether the newest message holds results and nothing that was said."""
-        blocks = self._messages[-1][1]
-        return any(isinstance(block, ToolResult) for block in blocks) and not any(
-            isinstance(block, Text | Media) for block in blocks
-        )
+            content = [_text_part(content)]
+        if self._turns and self._turns[-1].role == "user" and not self._turns[-1].only_answers:
+            self._turns.append(_Turn("user"))
+        turn = self._turn("user")
+        turn.said.extend([self._part(part) for part in parts_of(content)])
+        rest = {name: value for name, value in fields.items() if name not in _OF_MESSAGE}
+        if rest:
+            turn.said.append(self._opaque({"type": BESIDE, OF: USER, **rest}))
 
     def _part(self, part: Fields) -> Block:
         if _CACHE_MARK in part:
             self.set_aside[_CACHE_MARK] = None
             part = {name: value for name, value in part.items() if name != _CACHE_MARK}
-        text = string_of(part, "text")
-        if set(part) == {"type", "text"} and part["type"] == "input_text":
+        text = part.get("text")
+        if set(part) == {"type", "text"} and part["type"] == "input_text" and isinstance(text, str):
             return Text(text)
         return _media_of(part) or self._opaque(part)
 
@@ -200,25 +248,22 @@ class _Reader:
         call_id, output = string_of(fields, "call_id"), fields.get("output")
         if call_id not in self._calls and self._continues:
             self._elsewhere(call_id, fields)
-        written: list[int] = []
         content: list[Text | Media] = []
-        if isinstance(output, str):
-            content.append(Text(output))
-        for part in parts_of(output):
+        written: list[int] = []
+        for part in parts_of(output) if not isinstance(output, str) else [_text_part(output)]:
             found = self._part(part)
             if isinstance(found, Opaque):
                 written.append(len(content))
-                found = Text(found.data.decode())
-            if isinstance(found, Text | Media) and not is_blank(found):
+                content.append(Text(found.data.decode()))
+            elif isinstance(found, Text | Media) and not is_blank(found):
                 content.append(found)
-        content = [part for part in content if not is_blank(part)] or [Text("(no output)")]
-        blocks = self._blocks("user")
-        results = sum(isinstance(block, ToolResult) for block in blocks)
-        blocks.insert(results, ToolResult(call_id, tuple(content)))
-        for at in written:
-            blocks.append(
-                Opaque(self._issuer, encoded({"type": PART, "result": results, "part": at}))
-            )
+        beside = {name: value for name, value in fields.items() if name not in _OF_OUTPUT}
+        if not content:
+            content.append(Text(NO_OUTPUT))
+            beside["output"] = output
+        if written:
+            beside[PARTS] = written
+        self._turn("user").results.append(_Result(ToolResult(call_id, tuple(content)), beside))
 
     def _elsewhere(self, call_id: str, output: Fields) -> None:
         """Put the call of an output that only the server has before the results that are being read.
@@ -226,16 +271,17 @@ class _Reader:
         What kind of call it was, and who called, is known from the output.
         """
         self._calls.add(call_id)
-        if len(self._messages) > 1 and self._answers() and self._messages[-2][0] == "assistant":
-            turn = self._messages[-2][1]
-        else:
-            turn = self._blocks("assistant")
-        turn.append(ToolUse(call_id, _UNNAMED, "{}"))
+        turns = self._turns
+        before = len(turns) > 1 and turns[-1].only_answers and turns[-2].role == "assistant"
+        turn = turns[-2] if before else self._turn("assistant")
         told = {ANSWERED: output["type"]} if output["type"] != f"{FUNCTION}_output" else {}
         caller = {} if output.get("caller") is None else {"caller": output["caller"]}
-        turn.append(
-            Opaque(self._issuer, encoded({"type": BESIDE, OF: ELSEWHERE, **told, **caller}))
-        )
+        turn.said.append(ToolUse(call_id, _UNNAMED, "{}"))
+        turn.said.append(self._opaque({"type": BESIDE, OF: ELSEWHERE, **told, **caller}))
+
+
+def _text_part(text: str) -> Fields:
+    return {"type": "input_text", "text": text}
 
 
 _UNNAMED: Final = "unnamed"

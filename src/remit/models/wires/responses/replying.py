@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from remit.messages import Message, StopReason, Usage
-from remit.models.wires.responses.encoding import TOOLS
 from remit.models.wires.responses.endings import INCOMPLETE
-from remit.models.wires.responses.inputs import Way, pieced
+from remit.models.wires.responses.inputs import pieced
 from remit.models.wires.responses.items import decoded
+from remit.models.wires.responses.settings import TOOLS
+from remit.models.wires.responses.turns import Way
 from remit.models.wires.toolbox import Toolbox
 
 __all__ = ["response_json"]

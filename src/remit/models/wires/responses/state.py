@@ -20,9 +20,8 @@ from remit.messages import Message, Opaque
 from remit.models.wires.responses.items import (
     WHOLE,
     Fields,
-    decoded,
     encoded,
-    fields_of,
+    read,
     string_of,
 )
 from remit.transcript import Transcript
@@ -92,11 +91,5 @@ class Kept:
             self._last = message
 
     def _said_behind(self, message: Message) -> Fields | None:
-        last = message.content[-1]
-        if not (isinstance(last, Opaque) and last.issuer == self._issuer):
-            return None
-        try:
-            fields = fields_of(decoded(last.data))
-        except ValueError:
-            return None
+        fields = read(message.content[-1], self._issuer)
         return fields if fields is not None and fields.get("type") == WHOLE else None
