@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from remit.errors import (
     ModelRejected,
     ModelUnavailable,
 )
-from remit.messages import Message, Reply, StopReason, Text, ToolUse, Usage
+from remit.messages import Message, Opaque, Reply, StopReason, Text, ToolUse, Usage
 from remit.models.base import BlockDone, Chunk, TextDelta, ToolSpec
 from remit.models.endpoint import Endpoint
 from remit.models.wires.chat import ChatCodec
@@ -470,6 +471,53 @@ def test_text_comes_as_it_is_written_and_once_as_a_block() -> None:
         BlockDone(Text("ab")),
         BlockDone(ToolUse("p1", "f", "{}")),
     ]
+
+
+@given(st.text('a\\"\U0001f600\u00e9\U0001d11e', min_size=1, max_size=8), st.data())
+def test_a_character_that_is_cut_in_two_is_one_again(text: str, data: st.DataObject) -> None:
+    """C3, C2: servers that count as JavaScript does cut between halves; no delta holds half a character."""
+    units = text.encode("utf-16-le")
+    halves = [
+        units[at : at + 2].decode("utf-16-le", "surrogatepass") for at in range(0, len(units), 2)
+    ]
+    cuts = sorted({0, len(halves), *data.draw(st.lists(st.integers(0, len(halves)), max_size=9))})
+    pieces = ["".join(halves[a:b]) for a, b in pairwise(cuts)]
+    arguments = ['{"x":"', *pieces, '"}']
+    if '"' in text or "\\" in text:
+        arguments = ["{}"]
+    heads = [{"name": "f", "own": "p1"}, *[{}] * len(arguments)]
+    said = [
+        *[chunk({"content": piece, "reasoning_content": piece}) for piece in pieces],
+        *[
+            calls(entry(piece, index=0, **head))
+            for piece, head in zip(arguments, heads, strict=False)
+        ],
+        chunk(reason="tool_calls"),
+    ]
+    came = feed(decoder("deepseek"), said)
+    assert "".join(each.text for each in came if isinstance(each, TextDelta)) == text
+    reply = came[-1]
+    assert isinstance(reply, Reply)
+    assert reply.message.text == (text if text.strip() else "")
+    assert "".join(arguments).encode("utf-16-le", "surrogatepass").decode("utf-16-le") == (
+        reply.message.tool_uses[0].arguments
+    )
+    opaque = reply.message.content[-1]
+    assert isinstance(opaque, Opaque)
+    assert json.loads(opaque.data)["reasoning_content"] == text
+
+
+def test_half_a_character_alone_is_replaced() -> None:
+    """C3: at the end, or where another one follows."""
+    for pieces, expected in (
+        (["a\ud83d"], "a\ufffd"),
+        (["\ud83d", "b"], "\ufffdb"),
+        (["\ude00"], "\ufffd"),
+    ):
+        said = [json.dumps({"choices": [{"index": 0, "delta": {"content": p}}]}) for p in pieces]
+        assert reply_of(*said, reason="stop").message.text == expected
+        whole = {"choices": [{"message": {"content": "".join(pieces)}, "finish_reason": "stop"}]}
+        assert decoder().whole(json.dumps(whole).encode()).message.text == expected
 
 
 def test_only_what_says_something_counts_as_content() -> None:

@@ -2,8 +2,9 @@
 
     requests.py   a run's requests to bytes          messages.py   one message of them
     decode.py     replies, from a stream or whole    calls.py      calls put together from pieces
-    extras.py     what has to come back as it came   usage.py      tokens, in disjoint parts
-    faults.py     what errors mean                   parse.py      a body read back
+    halves.py     characters that were cut in two    extras.py     what has to come back as it came
+    faults.py     what errors mean                   usage.py      tokens, in disjoint parts
+    parse.py      a body read back
 
 Pure. How servers differ stands in `dialects.py` beside this package.
 """

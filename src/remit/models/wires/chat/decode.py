@@ -18,11 +18,12 @@ from typing import Any, Final, cast
 import msgspec
 
 from remit.errors import ModelProtocolError, ModelUnavailable
-from remit.messages import Block, Message, Reply, StopReason, Text, ToolUse, Usage
+from remit.messages import Block, Message, Opaque, Reply, StopReason, Text, ToolUse, Usage
 from remit.models.base import BlockDone, Chunk, TextDelta
 from remit.models.wires.chat.calls import Call, CallAssembly, CallPiece, FunctionPiece
 from remit.models.wires.chat.extras import Extras, beside
 from remit.models.wires.chat.faults import Reported, bounded, generated, report_of, reported
+from remit.models.wires.chat.halves import joined, open_end, standing_in
 from remit.models.wires.chat.usage import cost_of, usage_of
 from remit.models.wires.dialects import ChatDialect
 from remit.models.wires.sse import ServerEvent
@@ -106,6 +107,10 @@ class ChatDecoder:
         self._reason: str | None = None
         self._texts: list[str] = []
         """Of the block of text that is being written."""
+        self._rest = ""
+        """Half a character that the text ended with."""
+        self._halved = False
+        """Some character came in halves."""
         self._refusal: list[str] = []
         self._calls = CallAssembly()
         self._extras = Extras(dialect)
@@ -121,7 +126,7 @@ class ChatDecoder:
     def feed(self, event: ServerEvent) -> Sequence[Chunk]:
         data = event.data.strip()
         try:
-            return self._end() if data == _DONE else self._take(_READ.decode(data))
+            return self._end() if data == _DONE else self._take(self._read(data))
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             if event.event not in {"", "message", "error"}:
                 return ()  # an event of the server's own, such as a ping
@@ -138,6 +143,17 @@ class ChatDecoder:
         except ModelProtocolError as error:
             error.usage = error.usage or self._usage
             raise
+
+    def _read(self, data: bytes) -> _Body:
+        """Errors: those of msgspec."""
+        try:
+            return _READ.decode(data)
+        except msgspec.DecodeError:
+            if b"\\u" not in data:
+                raise
+            body = _READ.decode(standing_in(data))
+            self._halved = True
+            return body
 
     def _take(self, body: _Body) -> list[Chunk]:
         chunks: list[Chunk] = []
@@ -164,14 +180,23 @@ class ChatDecoder:
     def _say(self, piece: MessagePiece, chunks: list[Chunk]) -> None:
         """What a piece brings beside calls."""
         if piece.content:
-            for text in self._extras.text_of(piece.content):
-                self._texts.append(text)
-                chunks.append(TextDelta(text))
+            for given in self._extras.text_of(piece.content):
+                text = self._mended(given) if self._halved else given
+                if text:
+                    self._texts.append(text)
+                    chunks.append(TextDelta(text))
             self.content += 1
         if isinstance(piece.refusal, str) and piece.refusal:
             self._refusal.append(piece.refusal)
             self.content += 1
         self.content += self._extras.take(piece)
+
+    def _mended(self, text: str) -> str:
+        """Text whose characters are whole; half of one waits for the other."""
+        text = self._rest + text
+        end = open_end(text)
+        text, self._rest = text[:end], text[end:]
+        return joined(text)
 
     def _call(self, piece: MessagePiece, chunks: list[Chunk]) -> None:
         """What a piece brings of calls."""
@@ -204,7 +229,7 @@ class ChatDecoder:
 
     def whole(self, body: bytes) -> Reply:
         try:
-            return self._whole(_READ.decode(body))
+            return self._whole(self._read(body))
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise self._unread("the response is no completion", body, error) from None
         except ModelProtocolError as error:
@@ -267,16 +292,19 @@ class ChatDecoder:
         cut: list[Call] = []
         if _stop(self._reason) in _CUT:
             cut = [call for call in calls if not call.whole]
+        if self._rest:
+            self._texts.append(joined(self._rest))
         if not self._blocks:
             yield from self._text()
         for call in calls:
             if call not in cut:
                 yield from self._said(call)
         yield from self._text()
-        refusal = "".join(self._refusal)
+        refusal = joined("".join(self._refusal)) if self._halved else "".join(self._refusal)
         if refusal and not refusal.isspace():
             yield Text(refusal)
-        yield from self._extras.blocks()
+        for block in self._extras.blocks():
+            yield _mended(block) if self._halved else block
         if cut:
             yield self._use(cut[-1])
 
@@ -292,6 +320,8 @@ class ChatDecoder:
 
     def _use(self, call: Call) -> ToolUse:
         name, arguments = call.named(self._known), call.arguments
+        if self._halved:
+            name, arguments = joined(name), joined(arguments)
         if self._tools is not None:
             name = self._tools.own_name(name)
             arguments = self._tools.own_arguments(name, arguments)
@@ -334,6 +364,10 @@ class ChatDecoder:
             f": {bounded(report.text)}" if report.text else ("" if report.html else f" ({error})")
         )
         return ModelProtocolError(f"{what}{said}", usage=self._usage)
+
+
+def _mended(block: Opaque) -> Opaque:
+    return Opaque(block.issuer, joined(block.data.decode()).encode())
 
 
 def _is_first(choice: _Choice) -> bool:

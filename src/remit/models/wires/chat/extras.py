@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from remit.messages import Block, Opaque
+from remit.messages import Opaque
 from remit.models.wires.dialects import ChatDialect
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Extras:
                 return
         self._parts.append(part)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[Opaque]:
         """What there is, as opaque blocks."""
         for part in self._parts:
             yield Opaque(self._dialect.name, msgspec.json.encode(part))
