@@ -115,12 +115,15 @@ class AnthropicEncoder:
         return True
 
     def _close_turn(self, transcript: Transcript) -> None:
-        """A turn that was sent as one that goes on, and is over now, is written anew."""
-        end = len(self._pieces)
-        if 0 < end < len(transcript) and transcript[end].role == "user":
-            start = end
-            while start and transcript[start - 1].role == "assistant":
-                start -= 1
+        """A turn that was sent as one that goes on, and has come to nothing, is written anew."""
+        start = end = min(len(self._pieces), len(transcript))
+        while start and transcript[start - 1].role == "assistant":
+            start -= 1
+        if start == end:
+            return
+        while end < len(transcript) and transcript[end].role == "assistant":
+            end += 1
+        if end < len(transcript) and not transcript[end].tool_results:
             self._pieces.forget(start)
 
     def _take_tools(self, tools: tuple[ToolSpec, ...]) -> None:
