@@ -148,10 +148,8 @@ class AnthropicDecoder:
 
     def feed(self, event: ServerEvent) -> Sequence[Chunk]:
         """Take one event of a stream."""
-        if (
-            self._ended or event.data == b"[DONE]"
-        ):  # some proxies end every stream as another API does
-            return ()
+        if self._ended or event.data == b"[DONE]":
+            return ()  # some proxies end every stream as another API does
         try:
             found = _event.decode(event.data)
             match found.type:
@@ -174,9 +172,7 @@ class AnthropicDecoder:
                 case _:
                     pass  # a ping, or what a later version of the API says
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._protocol(
-                f"an event of the stream cannot be read: {_short(error)}"
-            ) from None
+            raise self._protocol(f"an event cannot be read: {_short(error)}") from None
         return ()
 
     def end(self) -> Sequence[Chunk]:
@@ -228,9 +224,7 @@ class AnthropicDecoder:
         index = found.index if type(found.index) is int else -len(self._order) - 1
         before = self._open.pop(index, None)
         if before is not None:
-            self._close(
-                before
-            )  # what begins anew ends what was there: the two are never glued together
+            self._close(before)  # a new beginning ends what was there: the two are never glued
         block = _Growing(raw, fields)
         self._order.append(block)
         self._open[index] = block
