@@ -20,6 +20,7 @@ from anthropic_rig import (
     request,
     sent,
 )
+from remit.errors import TranscriptError
 from remit.testing.protocol import judge
 from remit.transcript import Stub
 
@@ -48,7 +49,11 @@ def test_what_is_split_or_out_of_order_is_read_as_the_provider_reads_it() -> Non
     tool = {"type": "tool_reference", "tool_name": "look"}
     results = [
         {"type": "tool_result", "tool_use_id": "b", "content": [tool]},
-        {"type": "tool_result", "tool_use_id": "a", "content": "first"},
+        {
+            "type": "tool_result",
+            "tool_use_id": "a",
+            "content": [tool, {"type": "text", "text": "x"}],
+        },
     ]
     body = {
         "model": "m",
@@ -66,6 +71,18 @@ def test_what_is_split_or_out_of_order_is_read_as_the_provider_reads_it() -> Non
     again = sent(request(parsed.transcript))["messages"]
     assert [use["id"] for use in again[1]["content"]] == ["a", "b"]
     assert again[2]["content"] == [results[1], results[0], {"type": "text", "text": "and"}]
+
+
+@pytest.mark.parametrize("value", [object(), "\ud800", {"a": object()}])
+def test_what_is_no_json_is_no_request(value: object) -> None:
+    """T6: whoever hands it in is told where it stands."""
+    for content in ([{"type": "x", "of": value}], [{"type": "text", "text": "x", "of": value}]):
+        for role in ("user", "assistant", "system"):
+            body = {
+                "messages": [{"role": "user", "content": "x"}, {"role": role, "content": content}]
+            }
+            with pytest.raises(TranscriptError, match="message 1"):
+                WIRE.parse(body)
 
 
 def test_a_note_in_place_of_an_own_part_of_a_result_is_text() -> None:

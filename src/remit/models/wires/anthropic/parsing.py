@@ -81,7 +81,9 @@ def _settings(body: Mapping[str, Any], extra: dict[str, Any]) -> Settings:
     max_output = body.get("max_tokens")
     thinking = None
     match extra.get("thinking"):
-        case {"type": "enabled", "budget_tokens": int(tokens), **rest} if not rest and tokens > 0:
+        case {"type": "enabled", "budget_tokens": int(tokens), **rest} if (
+            not rest and type(tokens) is int and tokens > 0
+        ):
             thinking = tokens
             del extra["thinking"]
         case _:
@@ -165,7 +167,7 @@ class _Reader:
         elif role == "user" and set(entry) == {"role", "content"}:
             blocks = self._said(at, content)
         elif isinstance(role, str):  # system, or what says more than its content
-            blocks = [opaque(self._issuer, _unmarked(entry))]
+            blocks = [Opaque(self._issuer, _data(at, _unmarked(entry)))]
         else:
             raise TranscriptError(f"message {at} has no role")
         return (
@@ -175,7 +177,7 @@ class _Reader:
         )
 
     def _reply(self, at: int, block: Any) -> Sequence[Block]:
-        data = _encode(_object(at, block))
+        data = _data(at, _object(at, block))
         fields = fields_of(data)
         own = self._as_it_stands
         return () if fields is None else reply_block(self._issuer, data, fields, own)
@@ -191,15 +193,15 @@ class _Reader:
         for entry in content:
             block = _object(at, entry)
             if block.get("type") == "tool_result":
-                result, more = self._result(at, block, len(results))
+                result, more = self._result(at, block)
                 results.append(result)
                 natives += more
             else:
-                blocks += self._part(block)
+                blocks += self._part(at, block)
         return [*results, *natives, *blocks]
 
-    def _part(self, block: Mapping[str, Any]) -> Sequence[Block]:
-        data = _encode(block)
+    def _part(self, at: int, block: Mapping[str, Any]) -> Sequence[Block]:
+        data = _data(at, block)
         fields = fields_of(data) or {}
         text = block.get("text")
         if block.get("type") == "text" and isinstance(text, str):
@@ -210,9 +212,7 @@ class _Reader:
                 return (media, *beside(self._issuer, fields, _MEDIA))
         return (Opaque(self._issuer, data),)
 
-    def _result(
-        self, at: int, block: Mapping[str, Any], index: int
-    ) -> tuple[ToolResult, Sequence[Opaque]]:
+    def _result(self, at: int, block: Mapping[str, Any]) -> tuple[ToolResult, Sequence[Opaque]]:
         """A result, and what of it is no text and no media."""
         given = block.get("content")
         entries: Sequence[Any]
@@ -223,26 +223,31 @@ class _Reader:
         native: list[int] = []
         for entry in entries:
             part = _object(at, entry)
-            found = self._part(part)
+            found = self._part(at, part)
             if len(found) == 1 and isinstance(found[0], Text | Media):
                 parts.append(found[0])
             elif found:
                 native.append(len(parts))
-                parts.append(Text(_encode(part).decode()))
+                parts.append(Text(_data(at, part).decode()))
         self.dropped |= block.keys() - _RESULT
-        said: dict[str, Any] = {"type": RESULT, "index": index}
+        answered = block.get("tool_use_id")
+        answered = answered if isinstance(answered, str) else ""
+        said: dict[str, Any] = {"type": RESULT, "tool_use_id": answered}
         if native:
             said["parts"] = native
         if not parts:
             parts = [Text(NO_OUTPUT)]
             said["blank"] = True
-        answered = block.get("tool_use_id")
-        result = ToolResult(
-            answered if isinstance(answered, str) else "",
-            tuple(parts),
-            block.get("is_error") is True,
-        )
+        result = ToolResult(answered, tuple(parts), block.get("is_error") is True)
         return result, [opaque(self._issuer, said)] if len(said) > 2 else []
+
+
+def _data(at: int, value: Any) -> bytes:
+    """What is kept as it stands. Errors: `TranscriptError` for what is no JSON."""
+    try:
+        return _encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise TranscriptError(f"message {at} is no JSON: {error}") from None
 
 
 def _object(at: int, block: Any) -> Mapping[str, Any]:
@@ -283,18 +288,7 @@ def _in_call_order(message: Message, before: Message | None) -> Message:
     order = sorted(results, key=lambda result: place.get(result.tool_use_id, len(place)))
     if tuple(order) == results:
         return message
-    moved = {old: order.index(result) for old, result in enumerate(results)}
-    rest = [_moved(b, moved) for b in message.content if not isinstance(b, ToolResult)]
-    return Message(message.role, (*order, *rest))
-
-
-def _moved(block: Block, places: Mapping[int, int]) -> Block:
-    """The same, where results that it speaks of have moved."""
-    if isinstance(block, Opaque) and block.data.startswith(b'{"type":"%s"' % RESULT.encode()):
-        said = msgspec.json.decode(block.data)
-        said["index"] = places.get(said["index"], said["index"])
-        return Opaque(block.issuer, _encode(said))
-    return block
+    return Message(message.role, (*order, *message.content[len(order) :]))
 
 
 # Markers

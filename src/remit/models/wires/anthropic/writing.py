@@ -154,11 +154,9 @@ class Writer:
         natives = self._natives(message)
         parts: list[Piece] = []
         turn = _Turn("user")
-        results = 0
         for block in message.content:
             if isinstance(block, ToolResult):
-                turn.add(self._result(block, natives.get(results)))
-                results += 1
+                turn.add(self._result(block, natives.get(block.tool_use_id)))
             elif isinstance(block, Text):
                 turn.add(_text(block.text))
             elif isinstance(block, Media):
@@ -181,16 +179,14 @@ class Writer:
         found = kind_of(block.data)
         return None if found is None else (*found, block.data)
 
-    def _natives(self, message: Message) -> dict[int, Fields]:
-        """What the results of a turn say beyond text and media, by their index."""
-        made: dict[int, Fields] = {}
-        for block in message.content:
-            found = self._found(block)
-            if found is not None and found[0] == RESULT:
-                index = read(found[1].get("index"))
-                if isinstance(index, int):
-                    made[index] = found[1]
-        return made
+    def _natives(self, message: Message) -> dict[str | None, Fields]:
+        """What the results of a turn say beyond text and media, by their ids."""
+        said = [self._found(block) for block in message.content if isinstance(block, Opaque)]
+        return {
+            text_of(found[1], "tool_use_id"): found[1]
+            for found in said
+            if found is not None and found[0] == RESULT
+        }
 
     def _result(self, result: ToolResult, native: Fields | None) -> bytes:
         """A result. Its text stays text, whatever it looks like (case 18)."""
