@@ -41,7 +41,7 @@ from remit.models.wires.chat import ChatCodec
 from remit.models.wires.chat.faults import LEFT_OUT
 from remit.models.wires.chat.messages import MessageWriter
 from remit.models.wires.codec import Encoder, Wired
-from remit.models.wires.dialects import DIALECTS
+from remit.models.wires.dialects import DIALECTS, compatible_at
 from remit.models.wires.sse import ServerEvent
 from remit.testing.protocol import ChatJudge
 from remit.transcript import Stub, Transcript
@@ -209,7 +209,7 @@ _PROBE = """
 from remit.messages import *
 from remit.models.base import *
 from remit.models.wires.chat import ChatCodec
-from remit.models.wires.dialects import DIALECTS
+from remit.models.wires.dialects import DIALECTS, compatible_at
 from remit.transcript import Transcript
 import sys
 tools = tuple(ToolSpec(f"files/{n} ä", "d", {"type": "object", "properties": {"größe": {"type": "integer"}}}) for n in range(5))
@@ -448,6 +448,22 @@ def test_opaque_blocks_go_to_their_issuer_as_they_came() -> None:
     assert f'"reasoning_content":{reasoning}'.encode() in wired.body
     for dialect in set(DIALECTS) - {"deepseek"}:
         assert "reasoning_content" not in messages_of(history, dialect)[1]
+
+
+def test_what_one_compatible_server_issued_goes_to_no_other() -> None:
+    """T7: they are told apart by their place, and neither is OpenAI."""
+    body = {
+        "choices": [
+            {"message": {"content": "a", "reasoning_content": "hm"}, "finish_reason": "stop"}
+        ]
+    }
+    one, other = (ChatCodec(compatible_at(f"https://{host}/v1")) for host in ("a.x:8443", "b.x"))
+    reply = one.decoder().whole(json.dumps(body).encode())
+    request = asked(Transcript([HI, reply.message, said(Text("go on"))]))
+    for wire, there in ((one, True), (other, False), (codec("compatible"), False)):
+        wired = wire.encoder("m").encode(request, stream=True)
+        assert (b"reasoning_content" in wired.body) is there
+    assert (one.issuer, other.issuer) == ("compatible:a.x:8443", "compatible:b.x")
 
 
 def test_a_signature_goes_back_on_its_own_call() -> None:

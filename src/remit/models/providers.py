@@ -26,7 +26,7 @@ from remit.models.http import AiohttpTransport
 from remit.models.prices import Ttl
 from remit.models.profiles import profile_of
 from remit.models.wires.codec import Codec
-from remit.models.wires.dialects import COMPATIBLE, DIALECTS, ChatDialect
+from remit.models.wires.dialects import COMPATIBLE, DIALECTS, ChatDialect, compatible_at
 
 __all__ = ["PROVIDERS", "Provider", "connected"]
 
@@ -135,8 +135,8 @@ def _codec(
         from remit.models.wires.chat import ChatCodec
 
         # The prefix of OpenAI's own is also that of any server that speaks it, at another address.
-        anybodys = prefix == "openai-chat" and elsewhere is not None
-        return ChatCodec(DIALECTS[COMPATIBLE] if anybodys else provider.dialect)
+        anybodys = elsewhere if prefix == "openai-chat" else None
+        return ChatCodec(provider.dialect if anybodys is None else compatible_at(anybodys))
     if prefix == "openai":
         from remit.models.wires.responses import ResponsesCodec
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
 from remit.models.wires.aliases import IdRule
 from remit.models.wires.lowering import Dialect
 
-__all__ = ["COMPATIBLE", "DIALECTS", "ChatDialect"]
+__all__ = ["COMPATIBLE", "DIALECTS", "ChatDialect", "compatible_at"]
 
 COMPATIBLE: Final = "compatible"
 """Any other server, at the base URL that is given."""
@@ -216,3 +217,9 @@ DIALECTS: Final[Mapping[str, ChatDialect]] = MappingProxyType(
     {each.name: each for each in _PROFILES}
 )
 """By name."""
+
+
+def compatible_at(base_url: str) -> ChatDialect:
+    """A server that nobody knows. What it issues goes back to this place and to no other (T7)."""
+    place = urlsplit(base_url).netloc.rpartition("@")[2]
+    return msgspec.structs.replace(DIALECTS[COMPATIBLE], name=f"{COMPATIBLE}:{place}")
