@@ -110,7 +110,6 @@ def test_a_request_says_what_is_never_left_to_the_server() -> None:
         ),
         (Settings(extra={"service_tier": "flex"}), "service_tier", "flex"),
         (Settings(extra={"max_output_tokens": 5}), "max_output_tokens", 5),
-        (Settings(extra={"tools": [{"type": "web_search"}]}), "tools", [{"type": "web_search"}]),
     ],
 )
 def test_settings_are_said_in_the_words_of_the_wire(
@@ -121,6 +120,30 @@ def test_settings_are_said_in_the_words_of_the_wire(
     pairs: list[tuple[str, Any]] = json.loads(data, object_pairs_hook=lambda pairs: pairs)
     assert [name for name, _ in pairs].count(field) == 1
     assert json.loads(data)[field] == value
+
+
+def test_tools_of_the_provider_go_out_beside_ours_and_entries_say_more_of_ours() -> None:
+    """X1: in the order of the settings, each tool once."""
+    tools = (LOOK, ToolSpec("find", "Find.", {"type": "object"}))
+    transcript = Transcript([Message("user", (Text("Hi"),))])
+    searched = {"type": "web_search"}
+    (plain, find) = body_of(request(transcript, tools=tools))["tools"]
+    for extra, said in (
+        ([searched], [searched, plain, find]),
+        (
+            [{"name": "find", "defer_loading": True}, searched],
+            [{**find, "defer_loading": True}, searched, plain],
+        ),
+        ([{**plain, "description": "x"}], [{**plain, "description": "x"}, find]),
+        (None, [plain, find]),
+        ([], [plain, find]),
+    ):
+        settings = Settings(extra={"tools": extra})
+        body = body_of(request(transcript, tools=tools, settings=settings))
+        assert body["tools"] == said
+        judge("openai").request(body)
+    alone = request(transcript, tools=(), settings=Settings(extra={"tools": [searched]}))
+    assert body_of(alone)["tools"] == [searched]
 
 
 @pytest.mark.parametrize(

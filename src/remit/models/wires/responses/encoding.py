@@ -9,8 +9,8 @@ What changes from step to step stands behind the input. Above: `codec.py`. Below
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
 
 from remit.errors import ConfigurationError
 from remit.messages import Message
@@ -31,6 +31,7 @@ from remit.models.wires.responses.settings import (
     reasoning_of,
     reasons,
     tool_items,
+    tools_with,
 )
 from remit.models.wires.responses.state import Held, Kept
 from remit.models.wires.responses.turns import ItemIds, Way
@@ -61,6 +62,8 @@ class ResponsesEncoder:
         self._tools: tuple[ToolSpec, ...] | None = None
         self._toolbox = Toolbox((), TOOLS)
         self._tool_bytes = b"[]"
+        self._joint: tuple[object, bytes] = (None, b"")
+        """Tools of the settings, and the same with ours."""
         self._head: tuple[object, bytes] = (None, b"")
         self._cache: tuple[object, str] = (None, "")
         self._answer: tuple[object, Answer | None] = (None, None)
@@ -139,8 +142,17 @@ class ResponsesEncoder:
                 self._pieces.forget(0)  # other tools, other names of their parameters
             self._toolbox = Toolbox(tools, TOOLS)
             self._tool_bytes = encoded(tool_items(self._toolbox))
-            self._head = (None, b"")
+            self._joint = (None, b"")
         self._tools = tools
+
+    def _with_tools(self, given: Any) -> bytes:
+        """The field `tools`, encoded; `given` are those of the settings."""
+        if not isinstance(given, list | tuple):
+            return self._tool_bytes
+        if self._joint[0] is not given:
+            joint = tools_with(self._toolbox, cast("Sequence[Any]", given))
+            self._joint = (cast("object", given), encoded(joint))
+        return self._joint[1]
 
     def _own(self, name: str, arguments: str) -> tuple[str, str]:
         own = self._toolbox.own_name(name)
@@ -173,11 +185,10 @@ class ResponsesEncoder:
         ahead = {name: value for name, value in fields.items() if name not in _BEHIND}
         known, head = self._head
         if known != ahead:
-            tools = ahead.pop("tools", None)
-            head = b"{" + encoded(ahead)[1:-1]
-            if tools is not None:
-                head += b',"tools":' + (self._tool_bytes if tools is True else encoded(tools))
-                ahead["tools"] = tools
+            others = {name: value for name, value in ahead.items() if name != "tools"}
+            head = b"{" + encoded(others)[1:-1]
+            if "tools" in ahead:
+                head += b',"tools":' + ahead["tools"]
             head += b',"input":['
             self._head = (ahead, head)
         return head
@@ -185,8 +196,10 @@ class ResponsesEncoder:
     def _fields(
         self, request: ModelRequest, answer: Answer | None, *, stream: bool
     ) -> dict[str, Any]:
-        """The root of the body, but for the items. `tools` is True for our own."""
-        settings, offers = request.settings, bool(self._toolbox.offered)
+        """The root of the body, but for the items. `tools` are encoded already."""
+        settings = request.settings
+        given = settings.extra.get("tools")
+        offers = bool(self._toolbox.offered or given)
         fields: dict[str, Any] = {
             "model": self._model,
             "store": self._kept is not None,
@@ -197,15 +210,15 @@ class ResponsesEncoder:
         }
         if request.instructions:
             fields["instructions"] = request.instructions
-        if offers:
-            fields["tools"] = True
-        if offers or (settings.tool_choice != "auto" and settings.extra.get("tools")):
+        if self._toolbox.offered or (given and settings.tool_choice != "auto"):
             fields["tool_choice"] = choice_of(settings.tool_choice, self._toolbox)
         if settings.thinking is not None and self._reasons:
             fields["reasoning"] = reasoning_of(settings.thinking)
         if answer is not None:
             fields["text"] = answer.form
         fields = merged(fields, settings.extra)
+        if offers:
+            fields["tools"] = self._with_tools(given)
         for name in self._not_taken:
             fields.pop(name, None)
         if self._held is not None:

@@ -2,12 +2,12 @@
 
 Effort follows from `Settings.thinking`, since this wire counts no tokens of thinking: up to 2,048 low, up to
 8,192 medium, above high. `Settings.extra` is merged last: it replaces what is here field by field, but `include`
-is joined, and the fields of `text` and `reasoning` are merged.
+and `tools` are joined, and the fields of `text` and `reasoning` are merged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from remit.errors import ConfigurationError
 from remit.models.base import Settings
 from remit.models.wires.lowering import CannotLower, Dialect, lower
-from remit.models.wires.responses.items import fields_of
+from remit.models.wires.responses.items import fields_of, string_of
 from remit.models.wires.toolbox import Toolbox
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "reasoning_of",
     "reasons",
     "tool_items",
+    "tools_with",
 ]
 
 TOOLS: Final = Dialect()
@@ -56,6 +57,20 @@ def tool_items(toolbox: Toolbox) -> list[dict[str, Any]]:
         }
         for tool in toolbox.offered
     ]
+
+
+def tools_with(toolbox: Toolbox, given: Sequence[Any]) -> list[Any]:
+    """The tools with those of `Settings.extra`, which come first: the provider's own, and entries of ours.
+
+    An entry with a name of ours and without parameters says more of that tool; with parameters it takes its place.
+    """
+    ours = {item["name"]: item for item in tool_items(toolbox)}
+    made: list[Any] = []
+    for entry in given:
+        fields = fields_of(entry) or {}
+        known = ours.pop(string_of(fields, "name"), None) if "name" in fields else None
+        made.append(entry if known is None or "parameters" in fields else {**known, **fields})
+    return [*made, *ours.values()]
 
 
 def choice_of(choice: str, toolbox: Toolbox) -> Any:
