@@ -64,6 +64,17 @@ class MessagePiece(msgspec.Struct, gc=False):
     extra_content: msgspec.Raw = msgspec.Raw()
     thought_signature: msgspec.Raw = msgspec.Raw()
 
+    @property
+    def has_extras(self) -> bool:
+        """Whether one of the last five is there. Most pieces of a stream have none."""
+        return bool(
+            self.reasoning_content
+            or self.reasoning
+            or self.reasoning_details
+            or self.extra_content
+            or self.thought_signature
+        )
+
 
 class _Choice(msgspec.Struct, gc=False):
     index: Any = None
@@ -189,7 +200,8 @@ class ChatDecoder:
         if isinstance(piece.refusal, str) and piece.refusal:
             self._refusal.append(piece.refusal)
             self.content += 1
-        self.content += self._extras.take(piece)
+        if piece.has_extras:
+            self.content += self._extras.take(piece)
 
     def _mended(self, text: str) -> str:
         """Text whose characters are whole; half of one waits for the other."""
@@ -268,7 +280,8 @@ class ChatDecoder:
         Errors: `ModelError` for any other failure.
         """
         error = body.error or (None if body.x_groq is None else body.x_groq.error)
-        error = error or next((c.error for c in body.choices or () if _is_first(c)), None)
+        for choice in body.choices or ():
+            error = error or (choice.error if _is_first(choice) else None)
         if not error and body.object == "error":
             error = {"message": body.message}
         if not error:
