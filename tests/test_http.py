@@ -240,6 +240,51 @@ def test_a_stream_whose_end_comes_a_little_later_keeps_its_connection() -> None:
     assert asyncio.run(main(never)) == 2
 
 
+def test_what_comes_unasked_is_no_answer_to_the_next_request() -> None:
+    """N2: a server that says something on a connection at rest is asked on another."""
+
+    async def chatty(exchange: Exchange) -> None:
+        exchange.say()
+        await exchange.writer.drain()
+        if not said.is_set():
+            exchange.say(b"slow down", "408 Request Timeout")
+        said.set()
+
+    said = asyncio.Event()
+
+    async def main() -> tuple[str, int]:
+        async with asyncio.timeout(SECONDS), Server().serving(chatty) as server:
+            model = model_at(server.url)
+            async with model.opened():
+                await reply_of(model)
+                await said.wait()
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                return (await reply_of(model)).message.text, server.connections
+
+    assert asyncio.run(main()) == ("Hello.", 2)
+
+
+def test_models_by_name_share_connections() -> None:
+    """N3: two remits, and a model that is named for one run, use one connection."""
+
+    async def main() -> int:
+        async with asyncio.timeout(SECONDS), Server().serving(says(b"no", "400 No")) as server:
+            url = f"{server.url}/v1"
+            models = [remit.model("openai-chat:m", base_url=url, connection=OWN) for _ in range(3)]
+            async with desk(models[0]):  # pyright: ignore[reportArgumentType] - an endpoint
+                for model in models:
+                    with pytest.raises(ModelRejected):
+                        async for _ in model.stream(request()):
+                            pass
+            return server.connections
+
+    assert asyncio.run(main()) == 1
+
+
+OWN = Connection(proxy="")
+
+
 def test_two_hundred_requests_run_at_once() -> None:
     async def main() -> int:
         waiting = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Final
@@ -159,12 +159,15 @@ class Endpoint:
                     if 200 <= response.status < 300:
                         received = Received(wired.decoder, response, self._host)
                         chunks = response.chunks()
-                        while data := await patience.bear(anext(chunks, b"")):
-                            for chunk in received.feed(data):
-                                yield chunk
-                            if received.complete:
-                                return
-                            patience.heard(received.content)
+                        try:
+                            while data := await patience.bear(anext(chunks, b"")):
+                                for chunk in received.feed(data):
+                                    yield chunk
+                                if received.complete:
+                                    return
+                                patience.heard(received.content)
+                        finally:
+                            await _leave(chunks)
                         rest = received.end()
                     else:
                         rest = _read(wired, await self._fault(response, patience))
@@ -273,6 +276,12 @@ class _Sent:
 def _read(wired: Wired, fault: Fault) -> Iterator[Chunk] | Fault:
     """The reply that a refusal holds, if it holds one; else the refusal."""
     return fault if fault.reply is None else chunks_of(wired.decoder.whole(fault.reply))
+
+
+async def _leave(chunks: AsyncIterator[bytes]) -> None:
+    """Nothing more of a body is wanted."""
+    if isinstance(chunks, AsyncGenerator):
+        await chunks.aclose()
 
 
 async def _bounded(

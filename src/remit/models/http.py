@@ -81,7 +81,10 @@ class _Route:
         """A connection that stands and was used lately."""
         while self._idle:
             connection, since = self._idle.pop()
-            if not connection.closed and now - since < _KEPT_SECONDS:
+            protocol = connection.protocol
+            # One on which something came unasked is no good: it would be taken for the next answer.
+            good = protocol is not None and protocol.is_connected() and not protocol.should_close
+            if good and now - since < _KEPT_SECONDS:
                 return connection
             connection.close()
         return None
@@ -99,12 +102,12 @@ class _Route:
 
     def head(self, method: str, headers: Mapping[str, str]) -> str:
         """What stands before the body but its length. Errors: `ValueError` for a header that would be two."""
-        if headers is not self._headers:
+        if headers != self._headers:
             count = len(headers)
             lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
             if lines.count("\n") != count or lines.count("\r") != count:
                 raise ValueError("a header holds a line end")
-            self._headers, self._head = headers, lines
+            self._headers, self._head = dict(headers), lines
         proxy = self.wanted.headers.get("Proxy-Authorization")
         told = "" if proxy is None else f"proxy-authorization: {proxy}\r\n"
         return f"{method}{self._line}{self._head}{told}"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -110,7 +111,7 @@ def connected(
     return Endpoint(
         f"{prefix}:{model}",
         spoken,
-        AiohttpTransport(connection),
+        _transport(connection),
         base_url=address,
         model=model,
         key=key,
@@ -120,6 +121,17 @@ def connected(
         idle_seconds=seconds if idle_seconds is None else idle_seconds,
         streams=streams,
     )
+
+
+@lru_cache(maxsize=16)
+def _shared(connection: Connection) -> AiohttpTransport:
+    return AiohttpTransport(connection)
+
+
+def _transport(connection: Connection) -> AiohttpTransport:
+    """All models that are reached in the same way share connections; files may change, so they are read anew."""
+    reads = connection.ca_file is not None or connection.client_cert is not None
+    return AiohttpTransport(connection) if reads else _shared(connection)
 
 
 def _codec(
