@@ -264,6 +264,24 @@ def test_settings_reach_the_wire_in_its_own_words(wire: str) -> None:
 
 
 @on_every_wire
+@both_ways
+def test_a_run_can_be_played_again_from_its_own_history(wire: str, streams: bool) -> None:
+    """S1, T7: a history is a script; what a codec noted beside its blocks is not said again."""
+    turns = [
+        ["See.", ("look_up", {"order": 7}), ("look_up", {"order": 8})],
+        thinking(wire, 2, 9),
+        "Done.",
+    ]
+    once = play(turns, wire, [look_up], model={"streams": streams}).outcome
+    said_then = [message for message in once.transcript if message.role == "assistant"]
+    again = play(said_then, wire, [look_up], model={"streams": streams}).outcome
+    assert again.reason is Reason.COMPLETED, again.error
+    assert said(again) == said(once)
+    plain = [[(m.text, m.tool_uses) for m in each.transcript] for each in (once, again)]
+    assert plain[0] == plain[1]
+
+
+@on_every_wire
 def test_a_run_at_its_limit_hands_back_over_the_wire(wire: str) -> None:
     """L5: the closing call is one that the provider takes, whatever is still owed."""
 

@@ -19,7 +19,7 @@ from remit.errors import (
     ModelProtocolError,
     ModelUnavailable,
 )
-from remit.messages import Message, Opaque, Reply, StopReason, Usage
+from remit.messages import Block, Message, Opaque, Reply, StopReason, Usage
 from remit.models.base import ModelRequest
 from remit.models.scripted import Item, Says, Step, blocks_of, step_of, stop_reason_of
 from remit.models.wires import parse
@@ -52,6 +52,9 @@ Act: TypeAlias = "Item | Spoils | Refused | Answer | Raw | Callable[[Transcript]
 
 Play: TypeAlias = "Sequence[Act] | Callable[[Transcript, ModelRequest], Act]"
 """A script: the n-th item answers the n-th request that is accepted, or a function decides."""
+
+_BESIDE: Final = b'{"type":"remit.beside"'
+_MESSAGE: Final = b'{"type":"remit.message"'
 
 _WIRES: Final[Mapping[str, Callable[[str], Wire]]] = {
     "anthropic": lambda _dialect: AnthropicWire(),
@@ -255,7 +258,10 @@ class ScriptedProvider:
 
     def _turn(self, step: Step, body: dict[str, Any]) -> Turn:
         number = self._played - 1
-        message = Message("assistant", blocks_of(step.says, self._call_ids(number)))
+        said = blocks_of(step.says, self._call_ids(number))
+        message = Message(
+            "assistant", tuple([block for block in said if not self._is_beside(block)])
+        )
         reason = stop_reason_of(step, message)
         if reason is StopReason.PAUSE and not any(isinstance(b, Opaque) for b in message.content):
             if self.wire.paused is None:
@@ -268,6 +274,16 @@ class ScriptedProvider:
             usage = prompt + Usage(output=output_tokens(message.content))
         usd = None if step.usd is None else str(step.usd)
         return Turn(number, body, message.content, reason, usage, usd)
+
+    def _is_beside(self, block: Block) -> bool:
+        """Whether it is what a codec has put beside a block: in a script that is made of a history there are such.
+
+        Chat Completions has fields of a message there, which are said again.
+        """
+        if not isinstance(block, Opaque):
+            return False
+        kinds = (_BESIDE,) if self.wire.name == "openai-chat" else (_BESIDE, _MESSAGE)
+        return block.data.startswith(kinds)
 
     def _call_ids(self, number: int) -> Iterator[str]:
         place = 0
