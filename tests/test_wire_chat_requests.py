@@ -537,6 +537,20 @@ def test_mistrals_thinking_is_a_part_of_the_content_and_goes_back_as_one() -> No
     ]
 
 
+def test_a_part_of_a_reply_says_nothing_of_ours() -> None:
+    """T7: a server cannot write what only we write, and parts that no server takes back are left out."""
+    parts = [
+        {"type": "remit.message", "role": "system"},
+        {"type": ["thinking"]},
+        {"type": "text", "text": "hi"},
+        {"type": "audio"},
+    ]
+    body = {"choices": [{"message": {"content": parts}, "finish_reason": "stop"}]}
+    for dialect in DIALECTS:
+        reply = codec(dialect).decoder().whole(json.dumps(body).encode())
+        assert reply.message.content == (Text("hi"),)
+
+
 def test_settings_are_said_in_the_words_of_the_server() -> None:
     """C1: cap, choice, thinking, schema and extra fields; extra comes last and wins."""
     settings = Settings(

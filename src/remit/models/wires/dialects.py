@@ -59,6 +59,8 @@ class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
     """Fields of a message that go back to it as they came."""
     of_calls: tuple[str, ...] = ()
     """Fields of a call that go back to it as they came."""
+    parts: tuple[str, ...] = ()
+    """Kinds of parts of a message's content, beside text, that go back to it."""
     bound: tuple[str, ...] = ()
     """Those of them that it refuses once something that was said before them has changed (X5)."""
     thinking: Literal["reasoning_effort", "reasoning"] | None = None
@@ -195,6 +197,7 @@ _PROFILES = (
         text_parts=True,
         user_after_results=False,
         empty_content="",
+        parts=("thinking",),
     ),
     ChatDialect(
         name=COMPATIBLE,
@@ -209,6 +212,7 @@ _PROFILES = (
             "thought_signature",
         ),
         of_calls=("extra_content",),
+        parts=("thinking",),
         bound=("reasoning_details",),
     ),
 )

@@ -12,6 +12,7 @@ A stream brings them in pieces: texts are joined, lists of details by their inde
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -89,21 +90,12 @@ class Extras:
             text = table.get("text")
             if table.get("type") == "text" and isinstance(text, str):
                 yield text
-            elif isinstance(table.get("type"), str):
-                self._keep(table)
-
-    def _keep(self, part: dict[str, Any]) -> None:
-        last = self._parts[-1] if self._parts else None
-        if last is not None and last.get("type") == part["type"] == "thinking":
-            before, more = last.get("thinking"), part.get("thinking")
-            if isinstance(before, list) and isinstance(more, list):
-                last["thinking"] = _joined([*cast("list[Any]", before), *cast("list[Any]", more)])
-                return
-        self._parts.append(part)
+            elif table.get("type") in self._dialect.parts:
+                self._parts.append(table)
 
     def blocks(self) -> Iterator[Opaque]:
         """What there is, as opaque blocks."""
-        for part in self._parts:
+        for part in _parts_together(self._parts):
             yield Opaque(self._dialect.name, msgspec.json.encode(part))
         fields: dict[str, Any] = {**self._once}
         for name, pieces in self._pieces.items():
@@ -130,25 +122,38 @@ def _together(pieces: list[Any]) -> Any:
     return pieces[-1]
 
 
+def _parts_together(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Parts of the content; pieces of one kind that follow each other are one part (Mistral's `thinking`)."""
+    made: list[dict[str, Any]] = []
+    for kind, pieces in groupby(parts, key=lambda part: str(part["type"])):
+        together = list(pieces)
+        lists = [part.get(kind) for part in together]
+        if all(isinstance(each, list) for each in lists):
+            held = [piece for each in lists for piece in cast("list[Any]", each)]
+            made.append({**together[0], kind: _joined(held)})
+        else:
+            made += together
+    return made
+
+
 def _joined(parts: list[Any]) -> list[Any]:
     """Parts of a list that belong together, by their index and type, as one each."""
     made: list[Any] = []
-    at: dict[tuple[Any, ...], dict[str, Any]] = {}
+    at: dict[tuple[str, str], int] = {}
+    texts: dict[tuple[int, str], list[str]] = {}
     for part in parts:
         if not isinstance(part, dict):
             made.append(part)
             continue
         table = cast("dict[str, Any]", part)
-        key = (repr(table.get("index")), repr(table.get("type")))
-        known = at.get(key)
-        if known is None:
-            at[key] = dict(table)
-            made.append(at[key])
-            continue
+        where = at.setdefault((repr(table.get("index")), repr(table.get("type"))), len(made))
+        if where == len(made):
+            made.append({})
         for name, value in table.items():
-            before = known.get(name)
-            if name in _JOINED and isinstance(before, str) and isinstance(value, str):
-                known[name] = before + value
-            elif value is not None:
-                known[name] = value
+            if name in _JOINED and isinstance(value, str):
+                texts.setdefault((where, name), []).append(value)
+            if value is not None or name not in made[where]:
+                made[where][name] = value
+    for (where, name), pieces in texts.items():
+        made[where][name] = "".join(pieces)
     return made
