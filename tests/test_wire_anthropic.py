@@ -589,6 +589,21 @@ def test_thinking_is_switched_off_where_the_last_turn_has_none() -> None:
     assert not encoder.repair("whatever")
 
 
+def test_a_model_that_takes_no_number_decides_itself_how_long_it_thinks() -> None:
+    """case 60: newer models refuse a budget of thinking, and say what they take."""
+    told = (
+        '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and '
+        '"output_config.effort" to control thinking behavior.'
+    )
+    assert faulted(400, "invalid_request_error", told).repair == "adaptive"
+    made = request(Transcript([user("x")]), settings=Settings(thinking=2_000))
+    encoder = UNMARKED.encoder("m")
+    assert sent(made, encoder)["thinking"] == {"type": "enabled", "budget_tokens": 2_000}
+    assert encoder.repair("adaptive")
+    assert sent(made, encoder)["thinking"] == {"type": "adaptive"}
+    assert not encoder.repair("adaptive")
+
+
 def test_thinking_that_was_said_in_view_of_what_is_gone_is_left_out() -> None:
     """X5: a break takes the binding blocks behind it along, and those that come later stay."""
     transcript = Transcript([user("x")])

@@ -56,7 +56,8 @@ class AnthropicEncoder:
         """With the instructions and the extra settings that it was made of."""
         self._schema: tuple[Mapping[str, Any], dict[str, Any] | str] | None = None
         """A schema of the output, and how it goes out or why it cannot."""
-        self._thinks = True
+        self._thinks: Literal["enabled", "adaptive"] | None = "enabled"
+        """How thinking is asked for; None where it is not any more."""
         self._container: str | None = None
         """The one that was named last."""
         self._containers_from = 0
@@ -97,8 +98,11 @@ class AnthropicEncoder:
             writer.bare = sent
             self._repaired = "all thinking so far is left out: the provider refused it"
             self._pieces.forget(0)
-        elif what == "thinking" and self._thinks:
-            self._thinks = False
+        elif what == "adaptive" and self._thinks == "enabled":
+            self._thinks = "adaptive"
+            self._repaired = "how long it thinks is left to the model: this one takes no number"
+        elif what == "thinking" and self._thinks is not None:
+            self._thinks = None
             self._repaired = "thinking is switched off: the last turn has none to go on from"
         elif what == "container" and self._container is not None:
             self._containers_from = sent
@@ -171,8 +175,10 @@ class AnthropicEncoder:
     def _thinking(self, settings: Settings, max_output: int) -> dict[str, Any] | None:
         """It is a part of the output, so it has to fit into the cap."""
         budget = min(settings.thinking or 0, max_output - 1)
-        if not self._thinks or budget < _LEAST_THINKING:
+        if self._thinks is None or budget < _LEAST_THINKING:
             return None
+        if self._thinks == "adaptive":
+            return {"type": "adaptive"}
         return {"type": "enabled", "budget_tokens": budget}
 
     def _output(self, schema: Mapping[str, Any]) -> dict[str, Any] | str:

@@ -49,6 +49,7 @@ _TOO_LONG = (
     "context window",
 )
 _REPAIRS: Final = (
+    ("adaptive", re.compile(r"thinking\.type\.enabled\W+is not supported")),
     ("thinking", re.compile(r"expected thinking|must start with a thinking block")),
     (
         "opaque",
