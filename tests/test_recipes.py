@@ -94,6 +94,18 @@ def test_a_cached_read_is_no_call() -> None:
     assert ["1 calls" in lines[1], "0 calls" in lines[3]] == [True, True]
 
 
+def test_a_model_that_only_writes_text_has_tools() -> None:
+    """N4: two actions in one reply, told in their order."""
+    assert output_of("plain_text_model.py").splitlines() == [
+        "Observation act_1 (price):",
+        "| 39",
+        "Observation act_2 (price):",
+        "| 240",
+        "",
+        "The lamp and the desk are 279 together.",
+    ]
+
+
 def test_what_is_redacted_reaches_nobody() -> None:
     """R1, R2: neither the model nor the person who approves."""
     output = output_of("redact_results.py")

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     )
     from remit.models.connection import Connection
     from remit.models.names import model
+    from remit.models.react import ReActModel
     from remit.models.wrapped import AskModel, wrap_model
     from remit.outcome import Outcome, Reason
     from remit.pending import Allow, Confirm, Decision, Pending, PolicyRequest, Refuse, Veto
@@ -109,6 +110,7 @@ __all__ = [
     "Price",
     "Proceed",
     "PutOff",
+    "ReActModel",
     "Reason",
     "Refuse",
     "Remit",
@@ -156,6 +158,7 @@ _HOMES = {
     "remit.models.base": "BlockDone Chunk Model ModelProfile ModelRequest Notice Price Settings TextDelta",
     "remit.models.connection": "Connection",
     "remit.models.names": "model",
+    "remit.models.react": "ReActModel",
     "remit.models.wrapped": "AskModel wrap_model",
     "remit.outcome": "Outcome Reason",
     "remit.pending": "Allow Confirm Decision Pending PolicyRequest Refuse Veto",
