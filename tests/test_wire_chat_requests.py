@@ -125,7 +125,9 @@ _TEXTS = (
 
 
 @st.composite
-def _histories(draw: st.DrawFn, issuer: str) -> list[Message]:
+def _histories(
+    draw: st.DrawFn, issuer: str, names: Sequence[str] = ("f", "files/read.me", "gone")
+) -> list[Message]:
     """Messages as a run writes them: a user's turn, replies with calls and what is opaque, results."""
     made = [said(Text(draw(_TEXTS)))]
     count = 0
@@ -134,7 +136,7 @@ def _histories(draw: st.DrawFn, issuer: str) -> list[Message]:
         uses: list[ToolUse] = []
         for _ in range(draw(st.integers(0, 3))):
             count += 1
-            name = draw(st.sampled_from(["f", "files/read.me", "gone"]))
+            name = draw(st.sampled_from(names))
             arguments = draw(st.sampled_from(["{}", '{"x": 1.0}', "", '{"x":', "[1]"]))
             uses.append(ToolUse(f"call_{count}{'x' * draw(st.integers(0, 50))}", name, arguments))
         blocks += uses
@@ -879,6 +881,29 @@ def test_what_has_no_words_here_goes_back_as_it_came() -> None:
         {"role": "tool", "tool_call_id": "b", "content": "2"},
     ]
     assert made == body
+
+
+@pytest.mark.parametrize("dialect", list(DIALECTS))
+@given(data=st.data())
+def test_what_goes_out_reads_back_and_goes_out_the_same(dialect: str, data: st.DataObject) -> None:
+    """T6, T7: any history, in every dialect; names that are legal on the wire."""
+    history = data.draw(_histories(dialect, ("f", "gone")))
+    wire = codec(dialect)
+    body = body_of(
+        wire.encoder("m").encode(asked(Transcript(history), tools=TOOLS[:1]), stream=True)
+    )
+    parsed = wire.parse(body)
+    request = ModelRequest(
+        parsed.instructions, parsed.transcript, parsed.tools, parsed.settings, 100, 1.0
+    )
+    assert body_of(wire.encoder(parsed.model).encode(request, stream=parsed.stream)) == body
+
+
+def test_what_is_no_json_is_no_body() -> None:
+    """T6: such as an object of a library among the messages."""
+    for content in ([{"type": "image_url", "image_url": object()}], [{"type": "x", "y": "\ud800"}]):
+        with pytest.raises(TranscriptError, match="no JSON"):
+            codec().parse({"messages": [{"role": "user", "content": content}]})
 
 
 def test_calls_of_another_kind_go_back_whole() -> None:

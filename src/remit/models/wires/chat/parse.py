@@ -2,8 +2,8 @@
 
 What the wire can say and remit has no words for becomes opaque, in its place, and goes back as it came: a system
 message that is not the first, an image by its address, a field of a message, a call of another kind than of a
-function with its results. Fields of the root that are none of
-ours are `Settings.extra`. Messages that break the rules of the wire are refused, in the words of the server.
+function with its results. Fields of the root that are none of ours are `Settings.extra`. Messages that break the
+rules of the wire are refused, in the words of the server.
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ _LEGAL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 _FORMATS: Final = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
-_encode = msgspec.json.encode
+
+def _encode(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TranscriptError(f"a message holds what is no JSON: {error}") from None
 
 
 def parsed(dialect: ChatDialect, body: Mapping[str, Any]) -> Parsed:
