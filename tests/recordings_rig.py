@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,8 +46,15 @@ class Exchange:
 
     @property
     def asks(self) -> bool:
-        """A request with a body; else a look at what is being done in the background."""
-        return isinstance(self.request.get("body"), dict)
+        """It asks for a reply; others look at what is being done in the background, or count."""
+        path = self.request["path"].partition("?")[0]
+        ends = [match.end() for match in _ENDPOINTS[self.wire].finditer(path)]
+        return isinstance(self.request.get("body"), dict) and ends[-1] == len(path)
+
+    @property
+    def looks(self) -> bool:
+        """It looks at a reply that is made in the background."""
+        return self.wire == "openai" and self.request["method"] == "GET"
 
     @property
     def body(self) -> dict[str, Any]:
@@ -73,22 +81,25 @@ class Exchange:
         """The response in one piece."""
         if self.streamed:
             return assembled(events_of(self.response["sse"]))
-        return self.response["body"]
+        body = self.response.get("body")
+        return body if isinstance(body, dict) else {}
+
+
+_ENDPOINTS = {
+    "anthropic": re.compile(r"/v1/messages"),
+    "openai-chat": re.compile(r"/chat/completions"),
+    "openai": re.compile(r"/responses"),
+    "gemini": re.compile(r":(stream)?[gG]enerateContent"),
+    "bedrock-converse": re.compile(r"/converse(-stream)?"),
+}
+"""How the path of a request for a reply ends; of what is asked beside replies, it is a part."""
 
 
 def wire_of(path: str) -> str:
     """The wire that a path belongs to. Errors: `ValueError` for a path of none."""
-    path = path.partition("?")[0]
-    if "/messages" in path:
-        return "anthropic"
-    if path.endswith("/chat/completions"):
-        return "openai-chat"
-    if "/responses" in path:
-        return "openai"
-    if "enerateContent" in path:
-        return "gemini"
-    if path.endswith(("/converse", "/converse-stream")):
-        return "bedrock-converse"
+    for wire, endpoint in _ENDPOINTS.items():
+        if endpoint.search(path.partition("?")[0]):
+            return wire
     raise ValueError(f"{path!r} is the path of no known wire")
 
 
@@ -139,5 +150,5 @@ def judged(exchanges: list[Exchange]) -> Iterator[tuple[Exchange, Judge]]:
         if exchange.asks and exchange.accepted:
             judges[key].trust(exchange.body)
         yield exchange, judges[key]
-        if exchange.accepted:
+        if exchange.accepted and (exchange.asks or exchange.looks):
             judges[key].response(exchange.reply, exchange.body if exchange.asks else None)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol_rig import ALL, ANTHROPIC, CHAT, RESPONSES, TALKS, Case, Talk
+from protocol_rig import ALL, ANTHROPIC, CHAT, RESPONSES, TALKS, Case, Talk, called_later
 from remit import ConfigurationError
 from remit.testing import InvalidRequest
 from remit.testing.protocol import Refused, dialect_of, judge
@@ -108,6 +108,26 @@ def test_calls_in_consecutive_messages_are_answered_together() -> None:
         {"role": "assistant", "content": content[6:]},
     ]
     made.request(body)
+
+
+def test_what_recordings_show_to_be_accepted_is_accepted() -> None:
+    """P1: the assistant begins, an id is used again in a later turn, blanks stand beside calls."""
+    made, body = ANTHROPIC.judged()
+    called_later(body)
+    made.request(body)
+    made, body = ANTHROPIC.judged()
+    body["messages"].insert(0, {"role": "assistant", "content": "Hello."})
+    body["messages"][2]["content"][4]["text"] = " "
+    made.request({**body, "model": "claude-sonnet-4-5"})
+    made, body = RESPONSES.judged()
+    search = {
+        "type": "tool_search_call",
+        "call_id": "call_4",
+        "execution": "client",
+        "arguments": {},
+    }
+    found = {"type": "function_call_output", "call_id": "call_4", "output": "One."}
+    made.request({**body, "input": [*body["input"], search, found]})
 
 
 def test_a_paused_turn_is_continued_without_a_word_of_the_user() -> None:

@@ -363,15 +363,6 @@ def give_the_results_a_role_of_another_provider(body: Body) -> bool:
     return True
 
 
-@mutation("anthropic", "first_role")
-def drop_the_first_message(body: Body) -> bool:
-    messages = body["messages"]
-    if len(messages) < 2 or messages[1]["content"][0]["type"] == "compaction":
-        return False
-    del messages[0]
-    return messages[0]["role"] == "assistant"
-
-
 @mutation("anthropic", "missing_field")
 def leave_out_the_cap(body: Body) -> bool:
     del body["max_tokens"]
@@ -691,7 +682,7 @@ def swap_the_calls_and_a_tool_message(body: Body) -> bool:
     return True
 
 
-@mutation("openai-chat", "empty_calls")
+@mutation("openai-chat", "empty_calls", mistral="orphan_result")
 def empty_the_calls(body: Body) -> bool:
     message = asking(body)
     if message is None:

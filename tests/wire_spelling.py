@@ -3,17 +3,22 @@
 Everything else must be equal. What is forgiven, and why:
 
 1. Where cache markers stand. The encoder sets its own, where they help (X4); bodies are compared without them.
-2. Text as a string, or as the only text part of a list. Every provider takes both for the same.
+2. Text as a string, or as the only text part of a list; an input that is a string, or the only message of the
+   user. Every provider takes both for the same.
 3. A field that is absent, null or empty, or that says what is so without it (`stream: false`,
-   `tool_choice: auto`, `is_error: false`, `type: message` beside a role, `type: function` beside a function,
+   `tool_choice: auto`, at Mistral `any` for `required`, `is_error: false`, `type: message` beside a role, `type: function` beside a function,
    the `index` of a call in a list of calls, a list of no annotations).
 4. Messages of one side that follow each other, at Anthropic, which merges them; and there the order of results,
    which are matched by id: remit sends them in call order (T1).
 5. What remit says in every request, where a recording leaves it to the server: the cap of the output, `store`,
-   what is included, the key of the cache, usage in a stream. Where a recording says it, it must be the same.
+   that reasoning is included, the key of the cache, usage in a stream. Where a recording says it, it must be the
+   same.
 6. The name that a server has for the cap of the output (`max_tokens`, `max_completion_tokens`).
 7. Typographic marks, where a reply is compared with what the recorded client made of it: one of them writes
    quotes and dashes as they are typed (`typed`).
+8. Text and messages that are blank: remit sends none (T1).
+9. `reasoning` beside a text of Chat Completions, which no server demands back: some clients send it, remit to those
+   servers that say they read it.
 """
 
 from __future__ import annotations
@@ -50,6 +55,11 @@ def plain(wire: str, body: Mapping[str, Any], *, beside: Mapping[str, Any] | Non
     `beside` is the recording that it is compared with: what that leaves to the server is left out here too.
     """
     made = json.loads(json.dumps(body), object_hook=_plain)
+    if wire == "openai":
+        given = made.get("input", [])
+        items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        made["input"] = [item for item in items if item != {"role": "assistant"}]
+        made["include"] = sorted({*made.get("include", ()), "reasoning.encrypted_content"})
     if wire == "openai-chat":
         for cap in _CAPS:
             if cap in made:
@@ -60,6 +70,8 @@ def plain(wire: str, body: Mapping[str, Any], *, beside: Mapping[str, Any] | Non
             del made["tool_choice"]
     elif made.get("tool_choice") == "auto":
         del made["tool_choice"]
+    elif made.get("tool_choice") == "any":
+        made["tool_choice"] = "required"
     if beside is not None:
         said = plain(wire, beside)
         made = {key: made[key] for key in made if key in said or key not in _OURS[wire]}
@@ -130,6 +142,7 @@ def _merged(messages: Sequence[Any]) -> list[Any]:
     for message in messages:
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        blocks = [block for block in blocks if not block.get("text", "x").isspace()]
         if made and made[-1]["role"] == message["role"] and message["role"] != "system":
             made[-1]["content"] = [*made[-1]["content"], *blocks]
         else:

@@ -1,7 +1,8 @@
 """Anthropic Messages, as a judge of requests.
 
 Pairing is judged after consecutive messages of one side were merged, as the provider does; messages of role
-`system` inside the conversation are transparent to it. Blocks that carry a signature or encrypted content are
+`system` inside the conversation are transparent to it. An id is unique in its turn; recordings show conversations
+that the assistant begins, and ids used again in a later turn, accepted. Blocks that carry a signature or encrypted content are
 compared with what was issued: byte for byte, once, in their order, and on newer models behind the same
 conversation.
 
@@ -49,7 +50,6 @@ WORDINGS: Final = Wordings(
         # roles and places
         "role": 'messages: Unexpected role "{role}". The Messages API accepts a top-level `system` parameter,'
         ' not "{role}" as an input message role.',
-        "first_role": 'messages: first message must use the "user" role',
         "wrong_place": "messages.{at}: `{kind}` blocks can only be in `{role}` messages",
         "block_type": "messages.{at}.content.{n}: Input tag '{kind}' found using 'type' does not match any of"
         " the expected tags",
@@ -305,11 +305,6 @@ class AnthropicJudge(Judge):
             for name in message:
                 if name not in allowed:
                     self.refuse("unknown_field", position=at, where=f"messages.{at}.{name}")
-        first = next((each for each in messages if each.get("role") != "system"), None)
-        blocks = [] if first is None else mappings(first.get("content"))
-        summary = bool(blocks) and blocks[0].get("type") == "compaction"
-        if (first is None or first.get("role") != "user") and not summary:
-            self.refuse("first_role", position=0)
 
     def _message(self, at: int, message: Body) -> None:
         content = message.get("content")
@@ -323,10 +318,12 @@ class AnthropicJudge(Judge):
         blocks = mappings(cast("object", content))
         if not blocks:
             self.refuse("empty_message", position=at, at=at)
+        calls = any(block.get("type") == "tool_use" for block in blocks)
         for n, block in enumerate(blocks):
-            self._block(at, n, str(message["role"]), block)
+            self._block(at, n, str(message["role"]), block, calls=calls)
 
-    def _block(self, at: int, n: int, role: str, block: Body) -> None:
+    def _block(self, at: int, n: int, role: str, block: Body, *, calls: bool) -> None:
+        """`calls`: the message calls tools."""
         kind = str(block.get("type"))
         if kind in _BLOCK_FIELDS:
             side = _BLOCK_FIELDS[kind][0]
@@ -340,7 +337,7 @@ class AnthropicJudge(Judge):
             self._block_fields(at, f"messages.{at}.content.{n}.{kind}", block)
         match kind:
             case "text":
-                self._text(at, block["text"])
+                self._text(at, block["text"], calls=calls)
             case "image":
                 self._image(at, n, block)
             case "tool_use":
@@ -362,14 +359,15 @@ class AnthropicJudge(Judge):
             if name != "type" and name not in needed and name not in besides:
                 self.refuse("unknown_field", position=at, where=f"{where}.{name}")
 
-    def _text(self, at: int, said: object) -> None:
+    def _text(self, at: int, said: object, *, calls: bool = False) -> None:
+        """Blanks alone are refused, except beside calls (recorded)."""
         if not isinstance(said, str):
             self.refuse(
                 "type", position=at, where=f"messages.{at}.content", wanted="a valid string"
             )
         if not said:
             self.refuse("blank", position=at)
-        if said.isspace():
+        if said.isspace() and not calls:
             self.refuse("whitespace", position=at)
 
     def _image(self, at: int, n: int, block: Body) -> None:
@@ -484,8 +482,8 @@ class AnthropicJudge(Judge):
     # Pairs
 
     def _pairs(self, turns: Sequence[_Turn]) -> None:
-        seen: set[str] = set()
         for turn in turns:
+            seen: set[str] = set()  # a later turn may use an id again: its results are its own
             for use in turn.of("tool_use"):
                 if use.block["id"] in seen:
                     self.refuse("id_twice", position=use.at, at=use.at, n=use.n)

@@ -255,7 +255,7 @@ class ChatJudge(Judge):
         if not isinstance(calls, list | tuple):
             words = {"where": place, "wanted": "an array of objects", "given": kind_of(calls)}
             self.refuse("type", position=at, param=place, **words)
-        if not calls:
+        if not calls and not self._server.nine:  # that server takes it for none
             self.refuse("empty_calls", position=at, param=place, where=place)
         for n, call in enumerate(mappings(calls)):  # pyright: ignore[reportUnknownArgumentType] - JSON
             self._call(at, f"{place}[{n}]", call)
@@ -334,7 +334,8 @@ class ChatJudge(Judge):
         if schema.get("type") != "object" and function.get("parameters") is not None:
             given = same(schema["type"]) if "type" in schema else '"None"'
             self.refuse("tool_schema", param=param, name=name, given=given)
-        why = openai_strict(schema) if function.get("strict") else None
+        held = function.get("strict") and self._server.strict  # others do not look at it
+        why = openai_strict(schema) if held else None
         if why is not None:
             self.refuse("tool_strict", param=param, name=name, why=why)
 

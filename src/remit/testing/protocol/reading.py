@@ -174,13 +174,16 @@ def _completion(events: Events) -> dict[str, Any]:
     calls: dict[int, dict[str, Any]] = {}
     finish: str | None = None
     for event in events:
-        made.update({key: value for key, value in event.items() if key != "choices"})
+        told = {key: value for key, value in event.items() if value is not None}
+        made.update({key: value for key, value in told.items() if key != "choices"})
         for choice in mappings(event.get("choices")):
             finish = choice.get("finish_reason") or finish
             for key, value in mapping(choice.get("delta")).items():
                 if key == "tool_calls":
                     for call in mappings(value):
                         _call(calls, call)
+                elif key == "content":
+                    message[key] = _joined(message[key], value) if value else message[key]
                 elif isinstance(value, str) and key != "role":
                     message[key] = (message.get(key) or "") + value
                 elif value is not None and value != []:
@@ -189,6 +192,16 @@ def _completion(events: Events) -> dict[str, Any]:
         message["tool_calls"] = [calls[index] for index in sorted(calls)]
     made["choices"] = [{"index": 0, "message": message, "finish_reason": finish}]
     return made
+
+
+def _joined(before: Any, more: Any) -> Any:
+    """Content and a piece of it: texts, or lists of parts."""
+    if isinstance(more, str) and not isinstance(before, list):
+        return (before or "") + more
+    parts: list[Any] = []
+    for each in cast("tuple[Any, Any]", (before or [], more)):
+        parts += each if isinstance(each, list) else [{"type": "text", "text": each}]
+    return parts
 
 
 def _call(calls: dict[int, dict[str, Any]], delta: Body) -> None:

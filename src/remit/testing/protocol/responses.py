@@ -110,6 +110,8 @@ _OUTPUT_OF: Final[Mapping[str, str]] = {
     "local_shell_call_output": "local_shell_call",
     "tool_search_output": "tool_search_call",
 }
+_ANY_OUTPUT = "function_call_output"
+"""It may answer a search for tools as well (recorded)."""
 _CALLS = frozenset(_OUTPUT_OF.values())
 _PREFIXES: Final[Mapping[str, str]] = {
     "message": "msg",
@@ -222,10 +224,12 @@ class ResponsesJudge(Judge):
         self._settings(body)
         known = self._previous(body)
         self._twice(items, known)
-        self._pairs(items, known)
+        if not body.get("conversation"):  # what that holds is not known here
+            self._pairs(items, known)
         if self._adjacent:
-            self._groups(items)
-        self._reasoning(items)
+            self._groups(items)  # that server reads reasoning as text, and takes it or leaves it
+        else:
+            self._reasoning(items)
 
     def _fields(self, body: Body) -> None:
         if "model" not in body and not body.get("prompt"):
@@ -233,9 +237,8 @@ class ResponsesJudge(Judge):
         for name in body:
             if name not in _FIELDS and self._own_ids:
                 self.refuse("unknown_field", param=name, where=name)
-        if not any(
-            body.get(name) for name in ("input", "previous_response_id", "prompt", "conversation")
-        ):
+        asked = ("input", "previous_response_id", "prompt", "conversation", "instructions")
+        if not any(body.get(name) for name in asked):
             self.refuse("no_messages")
         given: object = body.get("input", [])
         if not isinstance(given, str | list | tuple):
@@ -368,7 +371,7 @@ class ResponsesJudge(Judge):
         if schema.get("type") != "object" and tool.get("parameters") is not None:
             given = same(schema["type"]) if "type" in schema else '"None"'
             self.refuse("tool_schema", param=param, name=name, given=given)
-        why = openai_strict(schema) if tool.get("strict") else None
+        why = openai_strict(schema) if tool.get("strict") and self._own_ids else None
         if why is not None:
             self.refuse("tool_strict", param=param, name=name, why=why)
 
@@ -425,7 +428,9 @@ class ResponsesJudge(Judge):
                 calls[call] = at
                 kinds[call] = kind
             elif kind in _OUTPUT_OF and item.get("execution") != "server":
-                if kinds.get(call) != _OUTPUT_OF[kind]:
+                found = kinds.get(call)
+                searched = kind == _ANY_OUTPUT and found == "tool_search_call"
+                if found != _OUTPUT_OF[kind] and not searched:
                     words = _words(_OUTPUT_OF[kind])
                     self.refuse("orphan_result", position=at, param="input", kind=words, id=call)
                 calls.pop(call, None)

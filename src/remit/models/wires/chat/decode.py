@@ -255,6 +255,8 @@ class ChatDecoder:
             return reply
         first = next((c for c in body.choices or () if _is_first(c)), None)
         message = None if first is None else (first.message or first.delta)
+        if first is not None and first.finish_reason == "content_filter":
+            message = message or MessagePiece()  # what was filtered is not there at all
         if first is None or message is None:
             raise ModelProtocolError("the response holds no message")
         self._reason = first.finish_reason if isinstance(first.finish_reason, str) else ""

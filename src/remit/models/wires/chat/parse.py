@@ -122,6 +122,8 @@ class _Reader:
             self._answer()
         if self._before:
             self._behind()
+        if self._made and self._made[0].role != "user":
+            return Transcript.load([message.to_json() for message in self._made])
         return Transcript(self._made)
 
     def _system(self, message: Mapping[str, Any]) -> None:
@@ -183,8 +185,6 @@ class _Reader:
             else:
                 raise TranscriptError(f"{where}: a part of the content is no object")
         calls = message.get("tool_calls")
-        if calls is not None and not calls:
-            raise TranscriptError(f"{where}: tool_calls is an empty list")
         for call in cast("Sequence[Any]", calls or ()):
             blocks += self._call(where, call)
         fields = {
