@@ -706,6 +706,31 @@ def test_reasoning_that_is_missing_is_said_to_be_blank() -> None:
     assert not encoder.repair("reasoning")
 
 
+def test_calls_that_nobody_signed_say_so_where_a_signature_is_wanted() -> None:
+    """case 60, T7: Gemini wants one on the first call of a turn; signatures of its own stay as they are."""
+    wire = codec("compatible")
+    text = "Function call is missing a thought_signature in functionCall parts."
+    fault = wire.fault(400, {}, json.dumps([{"error": {"message": text}}]).encode())
+    assert fault.repair == "signature"
+    own = {"google": {"thought_signature": "c2ln"}}
+    kept = Opaque("compatible", json.dumps({"type": "remit.beside", "extra_content": own}).encode())
+    history = [HI, *turn(ToolUse("a", "f", "{}"), ToolUse("b", "f", "{}"))]
+    history.append(said(ToolUse("c", "f", "{}"), kept, role="assistant"))
+    history.append(said(ToolResult("c", (Text("1"),))))
+    encoder = wire.encoder("m")
+    encoder.encode(asked(Transcript(history)), stream=True)
+    assert encoder.repair("signature")
+    body = body_of(encoder.encode(asked(Transcript(history)), stream=True))
+    sent_ = [
+        call.get("extra_content") for m in body["messages"] for call in m.get("tool_calls", ())
+    ]
+    none = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+    assert sent_ == [none, None, own]
+    assert not encoder.repair("signature")
+    corrupted = b'[{"error":{"message":"Corrupted thought signature."}}]'
+    assert wire.fault(400, {}, corrupted).repair == "opaque"
+
+
 def test_ids_that_are_refused_stay_out() -> None:
     """case 08, case 60: a server that knows no ids says so."""
     wire = codec("compatible")

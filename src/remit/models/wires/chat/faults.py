@@ -186,7 +186,7 @@ _UNSUPPORTED = re.compile(
     r"|not allowed|unavailable|not available|invalid (?:field|param|argument)|is not valid|extra"
 )
 
-_REASONING = re.compile(r"reasoning_content|reasoning_details|thought_signature|extra_content")
+_REASONING = re.compile(r"reasoning_content|reasoning_details|thought[_ ]signature|extra_content")
 _REASONING_MISSING = re.compile(r"miss|must be (?:passed|provided|included)|required|expected")
 
 LEFT_OUT: Final = (
@@ -301,8 +301,11 @@ def _repair(report: Reported, said: str) -> str | None:
     """What the encoder may change, in the words of `Encoder.repair`."""
     if re.search(r"unknown name \"(?:tool_call_)?id\"", said):
         return "ids"
-    if _REASONING.search(f"{report.param} {said}"):
-        return "reasoning" if _REASONING_MISSING.search(said) else "opaque"
+    about = _REASONING.search(f"{report.param} {said}")
+    if about is not None and _REASONING_MISSING.search(said):
+        return "signature" if about[0].startswith("thought") else "reasoning"
+    if about is not None:
+        return "opaque"
     if report.param in LEFT_OUT and report.words.startswith("unsupported_parameter"):
         return f"field:{report.param}"
     if not _UNSUPPORTED.search(said):

@@ -44,6 +44,8 @@ class MessageWriter:
         """What it gave beside text and calls goes back. The server may have refused it."""
         self.blank_reasoning = False
         """Messages that call have a blank `reasoning_content` where they have none of their own (DeepSeek)."""
+        self.unsigned = False
+        """A call that nobody signed says so, the first of its message (Gemini)."""
         self.wrote_opaque = False
         """Some went out."""
         self.left_out = False
@@ -160,9 +162,15 @@ class MessageWriter:
         message: dict[str, Any] = {"role": "assistant", "content": said}
         if calls:
             message["tool_calls"] = calls
-            if self.blank_reasoning:
-                fields.setdefault("reasoning_content", "")
+            self._stand_in(calls, fields)
         return _encode({**message, **fields})
+
+    def _stand_in(self, calls: Sequence[dict[str, Any]], fields: dict[str, Any]) -> None:
+        """What the server misses on calls of another model."""
+        if self.blank_reasoning:
+            fields.setdefault("reasoning_content", "")
+        if self.unsigned:
+            calls[0].setdefault("extra_content", _UNSIGNED)
 
     def _call(self, use: ToolUse) -> dict[str, Any]:
         arguments = self._tools.wire_arguments(use.name, use.arguments)
@@ -202,6 +210,9 @@ class MessageWriter:
     def _is_mine(self, block: Opaque) -> bool:
         return block.issuer == self._dialect.name
 
+
+_UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+"""What Google documents for calls of another model, or of a history that has lost its signatures."""
 
 _BESIDE = _encode(BESIDE)
 _MESSAGE = _encode(MESSAGE)

@@ -110,6 +110,8 @@ class ChatEncoder:
             self._tell("what it gave beside text and calls")
         elif kind == "reasoning" and not writer.blank_reasoning:
             writer.blank_reasoning = True
+        elif kind == "signature" and not writer.unsigned:
+            writer.unsigned = True
         elif kind == "ids" and writer.ids is not None:
             writer.ids = None
             self._tell("ids of calls")
@@ -146,6 +148,7 @@ class ChatEncoder:
         self._writer = MessageWriter(self._dialect, self._toolbox, before.ids)
         self._writer.opaque = before.opaque
         self._writer.blank_reasoning = before.blank_reasoning
+        self._writer.unsigned = before.unsigned
         entries: list[dict[str, Any]] = []
         for tool in self._toolbox.offered:
             function: dict[str, Any] = {"name": tool.name, "description": tool.description}
