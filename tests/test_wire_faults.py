@@ -192,6 +192,33 @@ def test_text_of_a_broken_attempt_is_not_said_twice(wire: str) -> None:
     assert len(transport.provider.requests) == 3
 
 
+@on_every_wire
+@pytest.mark.parametrize(
+    ("fault", "billed"),
+    [
+        (Refused("rate_limit"), "nothing"),
+        (Cut("Hello", at="head"), "estimated"),
+        (Cut("Hello", at=0), "estimated"),
+        (Cut("Hello", at="end"), "reported where it came first"),
+        (Fails("Hello"), "reported where it came first"),
+    ],
+    ids=["refused", "head", "nothing came", "end", "error event"],
+)
+def test_a_failed_attempt_is_charged_by_what_was_reported_of_it(
+    wire: str, fault: Any, billed: str
+) -> None:
+    """J4: Anthropic tells the prompt first, the others last; what nobody told is estimated, and marked so."""
+    once = play(["Done."], wire).outcome.spend.own.usage.prompt
+    spend = play([fault, "Done."], wire).outcome.spend
+    if billed == "nothing":
+        assert (spend.own.usage.prompt, spend.estimated) == (once, 0)
+    elif billed.startswith("reported") and wire == "anthropic":
+        assert (spend.own.usage.prompt, spend.estimated) == (2 * once, 0)
+    else:
+        assert spend.own.usage.prompt > once
+        assert spend.estimated == 1
+
+
 # What is not tried again
 
 

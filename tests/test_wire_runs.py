@@ -208,7 +208,7 @@ def test_a_cancel_over_a_socket_hangs_up(wire: str) -> None:
 @on_every_wire
 @both_ways
 def test_a_run_over_a_socket_is_the_run_in_memory(wire: str, streams: bool) -> None:
-    """T1: the same script over a real socket, with several connections, gives the same conversation."""
+    """T1: the same script over a real socket, on one connection, gives the same conversation."""
     script: list[Any] = [
         ["See.", *[("look_up", {"order": n}) for n in range(12)]],
         ("look_up", {"order": 99}),
@@ -218,6 +218,7 @@ def test_a_run_over_a_socket_is_the_run_in_memory(wire: str, streams: bool) -> N
     async def main(server: Any) -> Any:
         outcome = await remit_of(server.model(streams=streams), [look_up]).run("Where is order 7?")
         check(outcome, server.provider)
+        assert server.connections == 1
         return outcome
 
     over = over_a_socket(script, wire, main)

@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from urllib.parse import urlsplit
 
 from remit.errors import ModelUnavailable
-from remit.messages import Usage
 from remit.models.base import Model, ModelProfile
 from remit.models.endpoint import IDLE_SECONDS, Endpoint
 from remit.models.transport import HttpRequest
@@ -64,7 +63,7 @@ class MemoryTransport:
         headers = {name.lower(): value for name, value in request.headers.items()}
         written = self.provider.answer(received(request.method, path, headers, request.body))
         if written.raw:
-            raise ModelUnavailable("the connection closed before an answer came", usage=Usage())
+            raise ModelUnavailable("the connection closed before an answer came")
         self.open += 1
         try:
             yield _Response(written)

@@ -126,7 +126,11 @@ class Server:
         idle_seconds: float | None = None,
         profile: ModelProfile | None = None,
     ) -> Model:
-        """A model that asks this server, under that name of the provider's; the rest is as for `remit.model`."""
+        """A model that asks this server, under that name of the provider's; the rest is as for `remit.model`.
+
+        No proxy of the environment stands between.
+        """
+        from remit.models.connection import Connection
         from remit.models.names import model
 
         wire, dialect = self.provider.wire.name, self.provider.dialect
@@ -136,6 +140,7 @@ class Server:
             api_key=self._key if key is None else key,
             streams=streams,
             idle_seconds=idle_seconds,
+            connection=Connection(proxy=""),
             profile=profile,
         )
 
