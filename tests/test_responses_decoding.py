@@ -288,6 +288,24 @@ def test_a_call_that_length_cut_is_the_last_block_and_never_made_whole(arguments
         assert reply.message.content[0] == Text("On it.")
 
 
+def test_nothing_begins_with_a_call_that_length_cut() -> None:
+    """case 12, C5: it is told at the end only; of several that were cut at once the last is kept."""
+    cut: dict[str, Any] = {
+        "status": "incomplete",
+        "incomplete_details": {"reason": "max_output_tokens"},
+    }
+    calls = [call(n, '{"at":"a"}', status="incomplete") for n in (2, 3)]
+    events = events_of(response(call(1), *calls, **cut))
+    chunks = streamed(sse(events))
+    assert reply_of(chunks) == said(response(call(1), *calls, **cut))
+    assert [use.id for use in reply_of(chunks).message.tool_uses] == ["call_x1", "call_x3"]
+    decoder = WIRE.decoder()
+    early = [c for e in events[:-1] for c in decoder.feed(ServerEvent("", json.dumps(e).encode()))]
+    assert [
+        c.block.id for c in early if isinstance(c, BlockDone) and isinstance(c.block, ToolUse)
+    ] == ["call_x1"]
+
+
 def test_a_complete_response_with_a_call_that_is_not_is_a_failed_attempt() -> None:
     """case 12: the one thing says that it may run, the other that it must not."""
     assert isinstance(failed(response(call(1, "{", status="incomplete"))), ModelProtocolError)

@@ -11,6 +11,7 @@ from recordings_rig import FOLDER, Exchange, files, read
 from remit.messages import Message, Opaque, Reply, StopReason, Text, ToolUse, Usage
 from remit.models.base import BlockDone, TextDelta
 from remit.models.checked import checked_reply
+from remit.models.providers import connected
 from responses_rig import WIRE, request, streamed
 
 OURS = frozenset({"store", "include", "prompt_cache_key", "max_output_tokens", "stream"})
@@ -127,3 +128,12 @@ def test_a_reply_that_is_written_reads_back_the_same() -> None:
     assert (reply.stop_reason, reply.usage) == (StopReason.TOOL_USE, usage)
     again = WIRE.reply_json(reply.message, stop_reason="tool_use", usage=usage)
     assert WIRE.decoder().whole(json.dumps(again).encode()) == reply
+
+
+def test_what_one_server_issued_goes_to_no_other() -> None:
+    """T7, case 60: servers of one wire are told apart by their place."""
+    tagged = [
+        connected("openai", "m", base_url=url, api_key="k")._codec.issuer
+        for url in (None, "https://api.openai.com/v1/", "https://a.x:8443/v1", "http://b.x/v1")
+    ]
+    assert tagged == ["openai", "openai", "openai:a.x:8443", "openai:b.x"]

@@ -21,7 +21,7 @@ import msgspec
 
 from remit.errors import ConfigurationError
 from remit.models.base import ModelProfile, Price
-from remit.models.connection import Connection, is_local
+from remit.models.connection import Connection, host_of, is_local
 from remit.models.endpoint import IDLE_SECONDS, Endpoint
 from remit.models.http import AiohttpTransport
 from remit.models.prices import Ttl
@@ -152,7 +152,9 @@ def _codec(
     if prefix == "openai":
         from remit.models.wires.responses import ResponsesCodec
 
-        return ResponsesCodec(key_variable=provider.key_variable)
+        # What a server issues goes back to its own place and to no other (T7).
+        issuer = prefix if elsewhere is None else f"{prefix}:{host_of(elsewhere)}"
+        return ResponsesCodec(key_variable=provider.key_variable, issuer=issuer)
     from remit.models.wires.anthropic import AnthropicCodec
 
     return AnthropicCodec() if version is None else AnthropicCodec(version=version)

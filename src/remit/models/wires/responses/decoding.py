@@ -130,8 +130,10 @@ class ResponsesDecoder:
         """What stands beside the last block, until it is known that the block stays."""
         self._calls = self._refuses = self._waits = False
         """What the items hold: calls, a refusal, a call that only a client of another kind can answer."""
-        self._cut = False
-        """The last block is a call that was not finished."""
+        self._cut: Block | None = None
+        """The last call, where it was not finished: nothing begins with it before the response has ended."""
+        self._unfinished = False
+        """There was a call that was not finished."""
         self._usage: Usage | None = None
         self._over = False
         self.content = 0
@@ -273,8 +275,7 @@ class ResponsesDecoder:
                     return []  # the same event once more
                 raise self._broken("two items of the reply have one id")
             self._seen[done.known] = done.raw
-        if self._cut:
-            raise self._broken("the reply goes on behind a call that it did not finish")
+        self._cut = None  # something came behind it: it cannot be the last block, and is left out
         self._count += 1
         try:
             block, *beside = blocks_of(
@@ -292,9 +293,10 @@ class ResponsesDecoder:
         taken: list[Block] = [*self._beside, block]
         if kind in _CALLS:
             self._calls = True
-            self._cut = string_of(fields, "status") in _UNFINISHED
+            if string_of(fields, "status") in _UNFINISHED:
+                self._cut, self._unfinished, beside = taken.pop(), True, []
             # Whether the call stays is known only when the response has ended.
-            self._beside = () if self._cut else tuple(beside)
+            self._beside = tuple(beside)
         else:
             taken += beside
             self._beside = ()
@@ -329,7 +331,7 @@ class ResponsesDecoder:
                 raise self._broken(f"the response has the unknown status {status[:40]!r}")
         taken = self._missed(response.output or [])
         if status == "completed":
-            if self._cut or self._open:
+            if self._unfinished or self._open:
                 raise self._broken("the response says that it is complete, and an item is not")
             stop_reason = self._stop_reason()
             if self._held_behind is not None and self._response_id and not self._refuses:
@@ -370,23 +372,23 @@ class ResponsesDecoder:
 
     def _broken_off(self) -> list[Block]:
         """What had come of the item in whose middle the response was cut."""
-        if self._cut or not self._open:
-            return []
-        last = self._open[-1]
-        kind, name = string_of(last.fields, "type"), string_of(last.fields, "name")
-        text = "".join(last.pieces)
-        block: Block
-        if kind in _CALLS and name:
-            call_id = string_of(last.fields, "call_id")
-            block = ToolUse(call_id, *self._own(name, text))
-        elif kind == "message" and text.strip():
-            block = Text(text)
-        else:
+        block = self._cut or self._half()
+        if block is None:
             return []
         taken = [*self._kept_beside(all_stays=True), block]
         self._blocks.append(block)
-        self._cut = isinstance(block, ToolUse)
         return taken
+
+    def _half(self) -> Block | None:
+        """The newest item that is open, as far as it came."""
+        if not self._open:
+            return None
+        last = self._open[-1]
+        kind, name = string_of(last.fields, "type"), string_of(last.fields, "name")
+        text = "".join(last.pieces)
+        if kind in _CALLS and name:
+            return ToolUse(string_of(last.fields, "call_id"), *self._own(name, text))
+        return Text(text) if kind == "message" and text.strip() else None
 
     def _kept_beside(self, *, all_stays: bool) -> list[Block]:
         """What stands beside the last block; nothing where that is a call that will be dropped as cut."""
