@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
+import trustme
 
 from cli_rig import Cli, Ended, served
 from endpoint_rig import PlainCodec, Response, ScriptedTransport
@@ -200,6 +202,18 @@ def test_a_place_where_nothing_is_fails_with_what_to_do(cli: Cli, address: str, 
     ended = doctor(cli, "--model", MODEL, "--base-url", address)
     assert ended.code in {1, 2}
     assert told in ended.out + ended.err
+
+
+def test_a_certificate_that_does_not_hold_fails_before_the_key_is_sent(cli: Cli) -> None:
+    """U6: told with what is wrong with it; the server hears nothing."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    with served(["never"], tls=context) as server:
+        ended = doctor(cli, "--model", MODEL, "--base-url", server.base_url, key=TEST_KEY)
+        assert server.requests == []
+    assert ended.code == 1
+    assert f"fail  {MODEL} reach: https://127.0.0.1:" in ended.out
+    assert "an authority signed its certificate that is not trusted here" in ended.out
 
 
 def test_a_server_of_another_kind_fails_with_what_it_said(cli: Cli) -> None:

@@ -313,6 +313,38 @@ def test_a_run_that_writes_its_cache_in_a_dear_tier_keeps_to_its_limit() -> None
     run_virtual(main())
 
 
+@given(prices(), st.decimals("0.001", "0.5", places=4), st.data())
+def test_a_run_never_costs_more_than_its_limit_however_its_prompts_are_billed(
+    price: Price, usd: Decimal, data: st.DataObject
+) -> None:
+    """L2, L5: whole runs with tiers, hand-backs and growing prompts; nothing is overshot."""
+
+    @tool(effect="read")
+    def look(at: int) -> str:
+        """Look."""
+        return f"{at} " + "x" * data.draw(st.integers(0, 3_000))
+
+    def bills(transcript: Transcript, request: ModelRequest) -> Step:
+        prompt = transcript.tokens
+        read = data.draw(st.integers(0, prompt))
+        written = data.draw(st.integers(0, prompt - read))
+        # A reply is billed as at least what it adds to the next prompt.
+        output = data.draw(st.integers(16, request.max_output))
+        usage = Usage(
+            input=prompt - read - written, cache_read=read, cache_write=written, output=output
+        )
+        return Step(("look", {"at": len(transcript)}), usage=usage)
+
+    async def main() -> None:
+        limits = Limits(steps=6, tokens=10**6, seconds=60, usd=usd)
+        model = ScriptedModel(bills, profile=ModelProfile(price=price, max_output=2_048))
+        outcome = await desk(model, [look], limits=limits).run("Go.")
+        assert outcome.spend.tree.usd <= usd
+        assert outcome.spend.overshoot.usd == 0
+
+    run_virtual(main())
+
+
 # --- names ---------------------------------------------------------------------------------------
 
 
