@@ -286,3 +286,13 @@ def test_an_address_without_its_v1_is_told_with_it(cli: Cli) -> None:
         ended = doctor(cli, "--model", "vllm:qwen3", "--base-url", address)
     assert ended.code == 1
     assert f"      remit doctor --model vllm:qwen3 --base-url {address}/v1\n" in ended.out
+
+
+def test_a_name_that_is_misspelt_is_told_with_one_that_is_listed(cli: Cli) -> None:
+    """U2: also offline, by the list of prices."""
+    ended = doctor(cli, "--offline", "--model", "anthropic:claude-sonet-5-5")
+    assert "did you mean anthropic:claude-sonnet-5-5?" in ended.out
+    assert "      remit doctor --model anthropic:claude-sonnet-5-5\n" in ended.out
+    known = doctor(cli, "--offline", "--model", MODEL)
+    other = doctor(cli, "--offline", "--model", "anthropic:something-else")
+    assert "did you mean" not in known.out + other.out

@@ -25,6 +25,7 @@ from remit.models.base import Model, ModelProfile, ModelRequest, TextDelta, Tool
 from remit.models.base import Settings as Asking
 from remit.models.names import PROVIDERS
 from remit.models.opening import opened
+from remit.models.prices import near_name
 from remit.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -277,13 +278,14 @@ def _known(name: str, profile: ModelProfile) -> Iterator[Finding]:
     yield _of(name, "profile", "ok", text)
     price = profile.price
     if price is None:
-        yield _of(
-            name,
-            "price",
-            "warn",
-            "unknown: costs are not counted, and a limit in US dollars is refused",
-            f'in remit.toml, under [prices]: "{name}" = {{ input = 0.5, output = 2 }}',
-        )
+        text = "unknown: costs are not counted, and a limit in US dollars is refused"
+        fix = f'in remit.toml, under [prices]: "{name}" = {{ input = 0.5, output = 2 }}'
+        prefix, _, model = name.partition(":")
+        near = near_name(prefix, model)
+        if near is not None:
+            text += f"; did you mean {prefix}:{near}?"
+            fix = f"remit doctor --model {prefix}:{near}"
+        yield _of(name, "price", "warn", text, fix)
         return
     tiers = "".join(
         f"; above {tokens:,} tokens {tier.input} and {tier.output}" for tokens, tier in price.above

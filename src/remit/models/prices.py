@@ -21,7 +21,7 @@ from remit.models.base import Price
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 
-__all__ = ["OWN", "Listing", "Ttl", "listing_of", "price_of"]
+__all__ = ["OWN", "Listing", "Ttl", "listing_of", "near_name", "price_of"]
 
 Ttl: TypeAlias = Literal["5m", "1h"]
 """How long what is written to the cache is to last, where the provider sells more than one way."""
@@ -84,6 +84,19 @@ def listing_of(
     known = [price for price in prices if price is not None]
     price = _dearest(known) if known and len(known) == len(prices) else None
     return Listing(price, found.context_window)
+
+
+def near_name(provider: str, model: str) -> str | None:
+    """A listed model of that provider whose name comes near; None where none does, or that one is listed."""
+    if provider in OWN or listing_of(provider, model) is not None:
+        return None
+    from difflib import get_close_matches
+
+    from genai_prices.data import providers
+
+    sold_by = _SOLD_BY.get(provider, provider)
+    names = [each.id for known in providers if known.id == sold_by for each in known.models]
+    return next(iter(get_close_matches(model.lower(), names, n=1, cutoff=0.8)), None)
 
 
 def _find(provider: str, model: str, base_url: str | None) -> ModelInfo | None:
