@@ -259,6 +259,15 @@ def test_what_the_reply_depends_on_cannot_be_replaced(name: str) -> None:
         WIRE.encoder("m").encode(made, stream=True)
 
 
+@pytest.mark.parametrize("value", ["\ud800", object()])
+def test_what_cannot_be_sent_is_told_before_anything_is(value: object) -> None:
+    """A setting that is no JSON is the caller's mistake."""
+    for extra in ({"metadata": value}, {"tools": [{"name": value}]}, {"system": value}):
+        made = request(Transcript([user("x")]), settings=Settings(extra=extra))
+        with pytest.raises(ConfigurationError, match="cannot be sent"):
+            WIRE.encoder("m").encode(made, stream=True)
+
+
 def test_the_key_and_the_version_are_in_the_headers() -> None:
     assert AnthropicCodec().headers("k") == {"anthropic-version": "2023-06-01", "x-api-key": "k"}
     newer = AnthropicCodec(version="2026-10-21", betas=("a", "b"))

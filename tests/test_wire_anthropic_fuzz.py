@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,18 +20,20 @@ from anthropic_rig import (
     finish,
     part,
     read,
+    reply,
+    request,
+    user,
 )
 from remit.errors import (
+    ConfigurationError,
     ModelError,
     ModelUnavailable,
     TranscriptError,
 )
-from remit.messages import (
-    Reply,
-)
+from remit.messages import Message, Reply, Text
 from remit.models.base import BlockDone
 from remit.models.checked import checked_reply, is_usage
-from remit.transcript import validate
+from remit.transcript import Transcript, validate
 
 # Whatever comes
 
@@ -187,3 +190,81 @@ def test_any_body_is_read_back_or_refused(shape: Any) -> None:
             except TranscriptError:
                 continue
             validate(parsed.transcript)
+
+
+# Recorded exchanges, spoilt in their structure
+
+EXCHANGES = [each for file in FILES for each in json.loads(file.read_text())["exchanges"]]
+ODD: list[Any] = [None, True, 0, -1, 1.5, 10**30, "", "x", "tool_use", "\0", [], {}, [1], [[]]]
+BLOCKS: list[Any] = [
+    {"type": "text"},
+    {"type": 5},
+    {"type": "remit.result", "tool_use_id": "a", "parts": [0]},
+]
+NAMES = ["type", "role", "content", "index", "delta", "text", "input", "container", "usage", "name"]
+
+
+def spoilt(value: Any, chance: Random, share: float) -> Any:
+    """The same JSON with some of it replaced, dropped, doubled, moved."""
+    if chance.random() < share:
+        return chance.choice([*ODD, *BLOCKS])
+    if isinstance(value, dict):
+        kept = {name: each for name, each in value.items() if chance.random() > share / 2}
+        if chance.random() < share:
+            kept[chance.choice(NAMES)] = chance.choice([*ODD, *BLOCKS])
+        return {name: spoilt(each, chance, share) for name, each in kept.items()}
+    if isinstance(value, list):
+        items = [spoilt(each, chance, share) for each in value if chance.random() > share / 2]
+        if items and chance.random() < share:
+            items.insert(chance.randrange(len(items)), chance.choice(items))
+        return items
+    return value
+
+
+def goes_on(message: Message) -> None:
+    """A reply can be stored, answered and sent back."""
+    transcript = Transcript([user("x")])
+    try:
+        transcript.add_reply(message)
+    except TranscriptError:
+        return  # nothing was said
+    if transcript.owed:
+        with transcript.answering():
+            pass
+    else:
+        transcript.say(Text("on"))
+    json.loads(WIRE.encoder("m").encode(request(transcript), stream=True).body)
+
+
+@pytest.mark.skipif(not FILES, reason="recorded traffic is not there")
+@pytest.mark.parametrize("seed", range(4))
+def test_spoilt_exchanges_have_a_typed_end_and_what_was_read_can_be_sent(seed: int) -> None:
+    chance = Random(seed)
+    for _ in range(150):
+        exchange = chance.choice(EXCHANGES)
+        share = chance.choice([0.01, 0.03, 0.1])
+        response = exchange["response"]
+        is_stream = "sse" in response
+        if is_stream:
+            lines = [line[6:] for line in response["sse"].split("\n") if line.startswith("data: ")]
+            events = [spoilt(json.loads(line), chance, share) for line in lines]
+            body = b"".join([f"data: {json.dumps(each)}\n\n".encode() for each in events])
+        else:
+            body = json.dumps(spoilt(response["body"], chance, share)).encode()
+        with contextlib.suppress(ModelError):
+            made = reply(body) if is_stream else WIRE.decoder().whole(body)
+            goes_on(checked_reply(made).message)
+        assert isinstance(WIRE.fault(400, {}, body).error, ModelError)
+        asked = spoilt(exchange["request"]["body"], chance, share / 3)
+        if not isinstance(asked, dict):
+            continue
+        with contextlib.suppress(TranscriptError, ConfigurationError):
+            parsed = WIRE.parse(asked)
+            validate(parsed.transcript)
+            again = request(
+                parsed.transcript,
+                instructions=parsed.instructions,
+                tools=parsed.tools,
+                settings=parsed.settings,
+            )
+            json.loads(WIRE.encoder("m").encode(again, stream=True).body)

@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-import msgspec
-
 from remit.errors import ConfigurationError
 from remit.models.base import ModelRequest, Settings, ToolSpec
 from remit.models.wires.anthropic.decoding import AnthropicDecoder
-from remit.models.wires.anthropic.foreign import is_table
+from remit.models.wires.anthropic.foreign import encoded, is_table
 from remit.models.wires.anthropic.markers import MOST_MARKERS, marked, marker
 from remit.models.wires.anthropic.prefix import Prefix
 from remit.models.wires.anthropic.writing import Writer
@@ -38,8 +36,6 @@ _OURS: Final = frozenset({"messages", "stream"})
 """What `Settings.extra` may not replace: the reply could not be read, or would be to something else."""
 
 _IN_PREFIX: Final = frozenset({"system", "tools"})
-
-_encode = msgspec.json.Encoder().encode
 
 
 class AnthropicEncoder:
@@ -86,7 +82,9 @@ class AnthropicEncoder:
             places = [self._pieces.mark_of(at) for at in ends]
             inserts = [(at, self._marker) for at in places if at is not None]
         body = self._pieces.joined(
-            _encode(fields)[:-1] + prefix.data + b',"messages":[', b"]}", inserts=inserts
+            encoded(fields, "a setting")[:-1] + prefix.data + b',"messages":[',
+            b"]}",
+            inserts=inserts,
         )
         decoder = AnthropicDecoder(self._issuer, writer.toolbox)
         return Wired(body, {}, decoder, writer.toolbox.set_aside, self._cut_back(why_not))

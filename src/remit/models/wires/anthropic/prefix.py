@@ -8,12 +8,10 @@ from typing import Any
 import msgspec
 
 from remit.errors import ConfigurationError
-from remit.models.wires.anthropic.foreign import is_list, tables
+from remit.models.wires.anthropic.foreign import encoded, is_list, tables
 from remit.models.wires.toolbox import Toolbox, WireTool
 
 __all__ = ["Prefix"]
-
-_encode = msgspec.json.Encoder().encode
 
 
 class Prefix(msgspec.Struct, frozen=True):
@@ -30,7 +28,7 @@ class Prefix(msgspec.Struct, frozen=True):
     ) -> Prefix:
         """Encode them. `extra` may bring tools of the provider, and a system text in parts.
 
-        Errors: `ConfigurationError` for tools that are no list.
+        Errors: `ConfigurationError` for tools that are no list, and for what is no JSON.
         """
         tools: list[Any] = [_tool(tool) for tool in toolbox.offered]
         if "tools" in extra:
@@ -43,10 +41,11 @@ class Prefix(msgspec.Struct, frozen=True):
         data = b""
         for name, value in (("tools", tools), ("system", system)):
             if value:
-                data += b',"%s":%s' % (name.encode(), _encode(value))
-        deferred = not system and any("defer_loading" in tool for tool in tables(tools[-1:]))
-        # Where others have set markers they know why; behind a deferred tool none is taken.
-        if marker is not None and not markers and not deferred and data.endswith(b"}]"):
+                data += b',"%s":%s' % (name.encode(), encoded(value, f"what stands in {name!r}"))
+        last = tables(system or tools)[-1:]
+        takes_one = bool(last and last[0]) and "defer_loading" not in last[0]
+        # Where others have set markers they know why.
+        if marker is not None and not markers and takes_one and data.endswith(b"}]"):
             data, markers = data[:-2] + marker + b"}]", 1
         return Prefix(data, markers)
 
@@ -60,5 +59,6 @@ def _with_more(own: list[Any], more: Any) -> list[Any]:
     """Tools of ours and those of `Settings.extra`: the provider's own, or ours with more to say of them."""
     if not is_list(more):
         raise ConfigurationError("Settings(extra={'tools': ...}): give a list of tools")
-    named = {entry.get("name") for entry in tables(more)}
-    return [tool for tool in own if tool["name"] not in named] + list(more)
+    named = [entry.get("name") for entry in tables(more)]
+    said = {name for name in named if isinstance(name, str)}
+    return [tool for tool in own if tool["name"] not in said] + list(more)
