@@ -18,6 +18,7 @@ from remit.messages import Message, Opaque, Text, ToolUse
 from remit.models.base import Model, ModelProfile
 from remit.models.wires.chat import ChatCodec
 from remit.models.wires.dialects import DIALECTS
+from remit.models.wires.responses import ResponsesCodec
 from remit.store.memory import MemoryStore
 from remit.testing import run_virtual
 from remit.testing.serve import MemoryTransport, Refused, ScriptedProvider
@@ -143,30 +144,50 @@ def test_a_run_that_is_resumed_elsewhere_goes_on_with_the_same_bytes(wire: str) 
     grows(provider)
 
 
-@on_every_wire
-def test_old_results_give_way_and_what_was_sealed_behind_them_is_left_out(wire: str) -> None:
-    """X5: the provider ties what it sealed to what stood before; after an elision nothing of it comes back wrongly."""
+@rm.tool(effect="read", max_result_tokens=4_000)
+async def look_far(order: int) -> str:
+    """Look up one order, and all about it."""
+    return f"order {order} " + "is packed " * 900
 
-    @rm.tool(effect="read", max_result_tokens=4_000)
-    async def look_up(order: int) -> str:
-        """Look up one order."""
-        return f"order {order} " + "is packed " * 900
+
+@pytest.mark.parametrize(
+    ("wire", "state"),
+    [("anthropic", "none"), ("openai", "none"), ("openai", "server"), ("openai-chat", "none")],
+)
+def test_old_results_give_way_and_what_was_sealed_behind_them_is_left_out(
+    wire: str, state: Any
+) -> None:
+    """X5: the provider ties what it sealed to what stood before; after an elision nothing of it comes back wrongly."""
 
     def say(transcript: Any, request: Any) -> Any:
         number = len(transcript)
-        return thinking(wire, number, number if number < 60 else None)
+        if number >= 60:
+            return "Done."
+        call = ToolUse(f"call_{number}", "look_far", f'{{"order":{number}}}')
+        return Message("assistant", (thought(wire, number), call))
 
-    profile = ModelProfile(context_window=26_000, max_output=1_000)
-    played = play(
-        say,
-        wire,
-        [look_up],
-        model={"profile": profile},
-        limits=rm.Limits(steps=40, tokens=10**7, seconds=3_600),
-    )
+    model: dict[str, Any] = {"profile": ModelProfile(context_window=26_000, max_output=1_000)}
+    if wire == "openai":
+        model["speaks"] = ResponsesCodec(state=state)
+    limits = rm.Limits(steps=40, tokens=10**7, seconds=3_600)
+    played = play(say, wire, [look_far], model=model, limits=limits)
     assert played.outcome.reason is Reason.COMPLETED, played.outcome.error
     assert played.outcome.prefix_breaks["elision"] >= 1
     assert len(played.provider.requests) > 20
+
+
+@on_every_wire
+def test_a_prompt_that_was_refused_as_too_long_is_made_shorter(wire: str) -> None:
+    """X5: whatever the profile says of the window, the provider knows; where nothing can give way, it is full."""
+    calls: list[Any] = [("look_far", {"order": n}) for n in range(6)]
+    played = play([*calls, Refused("context"), "Done."], wire, [look_far])
+    assert played.outcome.reason is Reason.COMPLETED, played.outcome.error
+    assert played.outcome.prefix_breaks == {"elision": 1}
+    refused, shorter = (len(request.body) for request in played.provider.requests[-2:])
+    assert shorter < refused / 2
+    played = play([*calls, *[Refused("context")] * 9], wire, [look_far])
+    assert played.outcome.reason is Reason.CONTEXT_FULL
+    assert len(played.provider.requests) == 8
 
 
 @pytest.mark.parametrize(("first", "second"), list(permutations(WIRES, 2)))
