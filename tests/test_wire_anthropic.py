@@ -46,7 +46,7 @@ from remit.messages import (
     ToolUse,
     Usage,
 )
-from remit.models.base import BlockDone, Settings, TextDelta
+from remit.models.base import BlockDone, Notice, Settings, TextDelta
 from remit.models.wires import codec as codec_of
 from remit.models.wires.anthropic import AnthropicCodec
 from remit.testing.protocol import judge
@@ -402,6 +402,20 @@ def test_every_stop_reason_is_known_and_any_other_is_unknown(
     assert reply(begin() + block(0, call("a"), part("{}")) + finish(word)).stop_reason is reason
     whole = {"type": "message", "content": [call("a")], "stop_reason": word}
     assert WIRE.decoder().whole(json.dumps(whole).encode()).stop_reason is reason
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [("xyz", StopReason.UNKNOWN), (None, StopReason.UNKNOWN), ("refusal", StopReason.REFUSAL)],
+)
+def test_an_empty_reply_keeps_its_reason(word: str | None, reason: StopReason) -> None:
+    """case 80: nothing that ended abnormally looks like an answer; a refusal says why."""
+    details = {"category": "cyber", "explanation": "No."}
+    delta = {"stop_reason": word, "stop_details": details}
+    chunks = read(begin() + event("message_delta", delta=delta) + event("message_stop"))
+    assert chunks[-1] == Reply(model(), reason)
+    told = [Notice("refusal", "cyber: No.")] if reason is StopReason.REFUSAL else []
+    assert chunks[:-1] == told
 
 
 def test_a_call_in_whose_middle_the_reply_broke_off_is_the_last_and_not_complete() -> None:
