@@ -688,7 +688,7 @@ def unlike(ours: Any, theirs: Any, issued: Sequence[Any], way: str = "") -> str 
                     continue
                 return f"{way}.{key}: missing, {theirs[key]!r}"
             if key not in theirs:
-                if ours[key] in issued:
+                if any(isinstance(each, dict) and each.get(key) == ours[key] for each in issued):
                     continue
                 return f"{way}.{key}: too much, {ours[key]!r}"
             found = unlike(ours[key], theirs[key], issued, f"{way}.{key}")
@@ -888,3 +888,21 @@ def test_a_history_that_the_assistant_begins_is_read(wire: str) -> None:
         Transcript.parse("Hello.", wire=wire)
     with pytest.raises(ConfigurationError):
         Transcript.parse(messages, wire="telepathy")
+
+
+def test_what_a_result_says_beyond_text_outlives_an_id_that_is_given_anew() -> None:
+    """P2, T3: the provider takes an id again in a later turn; here it gets another, and its result stays."""
+    use = {"type": "tool_use", "id": "a", "name": "search", "input": {}}
+    found = {"type": "tool_result", "tool_use_id": "a", "content": "none"}
+    tool = [{"type": "tool_reference", "tool_name": "look"}]
+    messages = [
+        {"role": "user", "content": "Search."},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [found]},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [{**found, "content": tool}]},
+    ]
+    parsed = codec_of("anthropic").parse({"model": "m", "max_tokens": 9, "messages": messages})
+    again = json.loads(written(codec_of("anthropic").encoder("m"), parsed))["messages"]
+    assert again[4]["content"][0]["content"] == tool
+    assert again[4]["content"][0]["tool_use_id"] == again[3]["content"][0]["id"] != "a"

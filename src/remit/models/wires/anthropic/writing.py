@@ -182,11 +182,16 @@ class Writer:
     def _natives(self, message: Message) -> dict[str | None, Fields]:
         """What the results of a turn say beyond text and media, by their ids."""
         said = [self._found(block) for block in message.content if isinstance(block, Opaque)]
-        return {
+        natives = {
             text_of(found[1], "tool_use_id"): found[1]
             for found in said
             if found is not None and found[0] == RESULT
         }
+        # An id may have been given anew since (T3): what is left over on both sides belongs together.
+        ids = [result.tool_use_id for result in message.tool_results] if natives else []
+        lost = [natives[name] for name in natives if name not in ids]
+        bare = [name for name in ids if name not in natives]
+        return natives | dict(zip(bare, lost, strict=True)) if len(lost) == len(bare) else natives
 
     def _result(self, result: ToolResult, native: Fields | None) -> bytes:
         """A result. Its text stays text, whatever it looks like (case 18)."""
