@@ -731,6 +731,23 @@ def test_calls_that_nobody_signed_say_so_where_a_signature_is_wanted() -> None:
     assert wire.fault(400, {}, corrupted).repair == "opaque"
 
 
+def test_the_rules_of_mistrals_models_hold_wherever_they_are_served() -> None:
+    """case 60, case 08: vLLM says them in the words of Mistral."""
+    wire = codec("vllm")
+    reply, results = turn(ToolUse("call_1", "f", "{}"))
+    request = asked(Transcript([HI, reply, said(*results.content, Text("and?"))]))
+    encoder = wire.encoder("m")
+    encoder.encode(request, stream=True)
+    for text in (
+        "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.",
+        "Unexpected role 'user' after role 'tool'",
+    ):
+        fault = wire.fault(400, {}, json.dumps({"object": "error", "message": text}).encode())
+        assert encoder.repair(fault.repair or "")
+        assert not encoder.repair(fault.repair or "")
+    ChatJudge(dialect="mistral").request(body_of(encoder.encode(request, stream=True)))
+
+
 def test_ids_that_are_refused_stay_out() -> None:
     """case 08, case 60: a server that knows no ids says so."""
     wire = codec("compatible")
@@ -974,14 +991,13 @@ _ASKING: dict[str, Any] = {"role": "user", "content": "hi"}
         ([_ASKING, _CALLING, _ASKING], "did not have response messages: a"),
         ([_ASKING, {"role": "tool", "tool_call_id": "a", "content": "1"}], "preceeding message"),
         ([_ASKING, _CALLING, {"role": "tool", "tool_call_id": "b", "content": "1"}], "preceeding"),
-        ([_ASKING, {"role": "assistant", "tool_calls": []}], "empty"),
+        ([_ASKING, {"role": "assistant", "tool_calls": []}], "says nothing"),
         ([_ASKING, {"role": "robot", "content": "x"}], "robot"),
         ([_ASKING, {"role": "assistant", "content": None}], "says nothing"),
         (["hi"], "no object"),
         ("hi", "list of messages"),
         ([{"role": "user", "content": 7}], "neither text nor a list"),
         ([{"role": "user", "content": ["hi"]}], "no object"),
-        ([{"role": "assistant", "content": "x"}], "not the user's"),
     ],
 )
 def test_a_body_that_a_server_would_refuse_is_refused_here(messages: Any, words: str) -> None:

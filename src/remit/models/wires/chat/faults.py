@@ -186,6 +186,14 @@ _UNSUPPORTED = re.compile(
     r"|not allowed|unavailable|not available|invalid (?:field|param|argument)|is not valid|extra"
 )
 
+_REPAIRS: Final = {
+    r"unknown name \"(?:tool_call_)?id\"": "ids",
+    r"must be a-z, a-z, 0-9, with a length of 9": "nine",
+    r"unexpected role 'user' after role 'tool'": "order",
+}
+"""What servers say of messages that can be written in another way: Gemini's of ids, Mistral's models' of the rest,
+also where vLLM serves them."""
+
 _REASONING = re.compile(r"reasoning_content|reasoning_details|thought[_ ]signature|extra_content")
 _REASONING_MISSING = re.compile(r"miss|must be (?:passed|provided|included)|required|expected")
 
@@ -299,8 +307,9 @@ def _advice(dialect: ChatDialect, status: int, report: Reported, said: str) -> s
 
 def _repair(report: Reported, said: str) -> str | None:
     """What the encoder may change, in the words of `Encoder.repair`."""
-    if re.search(r"unknown name \"(?:tool_call_)?id\"", said):
-        return "ids"
+    for words, repair in _REPAIRS.items():
+        if re.search(words, said):
+            return repair
     about = _REASONING.search(f"{report.param} {said}")
     if about is not None and _REASONING_MISSING.search(said):
         return "signature" if about[0].startswith("thought") else "reasoning"

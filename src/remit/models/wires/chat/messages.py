@@ -15,7 +15,7 @@ import msgspec
 
 from remit.artifacts import plain_type
 from remit.messages import Block, Media, Message, Opaque, Text, ToolResult, ToolUse
-from remit.models.wires.aliases import Ids
+from remit.models.wires.aliases import IdRule, Ids
 from remit.models.wires.chat.extras import BESIDE, MESSAGE
 from remit.models.wires.dialects import ChatDialect
 from remit.models.wires.pieces import Piece
@@ -35,21 +35,41 @@ _encode = msgspec.json.encode
 class MessageWriter:
     """Writes the messages of one run, each once."""
 
-    def __init__(self, dialect: ChatDialect, tools: Toolbox, ids: Ids | None) -> None:
-        self._dialect = dialect
-        self._tools = tools
-        self.ids: Ids | None = ids
-        """None: the server takes no ids."""
-        self.opaque = True
-        """What it gave beside text and calls goes back. The server may have refused it."""
-        self.blank_reasoning = False
-        """Messages that call have a blank `reasoning_content` where they have none of their own (DeepSeek)."""
-        self.unsigned = False
-        """A call that nobody signed says so, the first of its message (Gemini)."""
-        self.wrote_opaque = False
-        """Some went out."""
+    def __init__(self, dialect: ChatDialect, tools: Toolbox) -> None:
+        self.tools = tools
         self.left_out = False
-        """Some did not, because of what changed before them."""
+        """Something that the server gave was left out, because of what changed before it."""
+        self._dialect = dialect
+        self._ids = None if dialect.ids is None else Ids(dialect.ids)
+        """None: the server takes no ids."""
+        self._follows = dialect.user_after_results
+        """A user's message may stand directly behind results."""
+        self._opaque = True
+        """What it gave beside text and calls goes back."""
+        self._wrote_opaque = False
+        """Some did."""
+        self._refused: set[str] = set()
+        """What messages were refused for so far."""
+
+    def repair(self, what: str) -> bool:
+        """Write them in another way from here on, because of this. False where nothing would be different."""
+        if what in self._refused:
+            return False
+        match what:
+            case "opaque" if self._wrote_opaque:
+                self._opaque = False
+            case "reasoning" | "signature":
+                pass
+            case "ids" if self._ids is not None:
+                self._ids = None
+            case "nine" if self._ids is not None:
+                self._ids = Ids(_NINE)
+            case "order" if self._follows:
+                self._follows = False
+            case _:
+                return False
+        self._refused.add(what)
+        return True
 
     def piece(self, message: Message, *, broken: bool, marked: bool) -> Piece:
         """One message; `broken` where what was said before it has changed since (X5)."""
@@ -88,7 +108,7 @@ class MessageWriter:
         content = self._content(said, marked=marked)
         if content is None:
             return
-        if answered and not self._dialect.user_after_results:
+        if answered and not self._follows:
             written.append(_encode({"role": "assistant", "content": STAND_IN}))
         written.append(_encode({"role": "user", "content": content}))
 
@@ -120,7 +140,7 @@ class MessageWriter:
 
     def _result(self, result: ToolResult, *, marked: bool, media: list[Block]) -> bytes:
         """A result; what is no text is added to `media`, with a word on where it is from."""
-        wire = {} if self.ids is None else {"tool_call_id": self.ids.wire(result.tool_use_id)}
+        wire = {} if self._ids is None else {"tool_call_id": self._ids.wire(result.tool_use_id)}
         parts: list[Any] = []
         for block in result.content:
             if isinstance(block, Text):
@@ -150,7 +170,7 @@ class MessageWriter:
             elif isinstance(block, Opaque) and self._is_mine(block):
                 self._merge(block.data, calls, parts, fields, broken=broken)
         if not (texts or calls or parts or fields):
-            if self._dialect.user_after_results:
+            if self._follows:
                 return b""
             texts.append(STAND_IN)  # it may stand between results and a word of the user
         text = "\n\n".join(texts) if texts else None
@@ -167,17 +187,17 @@ class MessageWriter:
 
     def _stand_in(self, calls: Sequence[dict[str, Any]], fields: dict[str, Any]) -> None:
         """What the server misses on calls of another model."""
-        if self.blank_reasoning:
+        if "reasoning" in self._refused:
             fields.setdefault("reasoning_content", "")
-        if self.unsigned:
+        if "signature" in self._refused:
             calls[0].setdefault("extra_content", _UNSIGNED)
 
     def _call(self, use: ToolUse) -> dict[str, Any]:
-        arguments = self._tools.wire_arguments(use.name, use.arguments)
+        arguments = self.tools.wire_arguments(use.name, use.arguments)
         if self._dialect.reads_arguments and not _is_object(arguments):
             arguments = _encode({"unreadable": arguments}).decode() if arguments.strip() else "{}"
-        function = {"name": self._tools.wire_name(use.name), "arguments": arguments}
-        named = {} if self.ids is None else {"id": self.ids.wire(use.id)}
+        function = {"name": self.tools.wire_name(use.name), "arguments": arguments}
+        named = {} if self._ids is None else {"id": self._ids.wire(use.id)}
         return {**named, "type": "function", "function": function}
 
     def _merge(
@@ -190,18 +210,18 @@ class MessageWriter:
         broken: bool,
     ) -> None:
         """Put what was kept where it came from."""
-        kept = _table(data) if self.opaque else {}
+        kept = _table(data) if self._opaque else {}
         if not kept:
             return
         name = bytes(kept.pop("type", b""))
         if name not in {_BESIDE, _MESSAGE}:
             parts.append(msgspec.Raw(data))
-            self.wrote_opaque = True
+            self._wrote_opaque = True
             return
         bound = self._dialect.bound if broken else ()
         self.left_out = self.left_out or any(field in bound for field in kept)
         kept = {field: value for field, value in kept.items() if field not in bound}
-        self.wrote_opaque = self.wrote_opaque or bool(kept)
+        self._wrote_opaque = self._wrote_opaque or bool(kept)
         if name == _MESSAGE:
             fields.update(kept)
         elif calls:
@@ -210,6 +230,9 @@ class MessageWriter:
     def _is_mine(self, block: Opaque) -> bool:
         return block.issuer == self._dialect.name
 
+
+_NINE = IdRule(letters="A-Za-z0-9", length=9, longest=9)
+"""Ids as Mistral's models take them, wherever they are served."""
 
 _UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 """What Google documents for calls of another model, or of a history that has lost its signatures."""

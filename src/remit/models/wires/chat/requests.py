@@ -13,7 +13,6 @@ import msgspec
 from remit.errors import ConfigurationError
 from remit.messages import Message
 from remit.models.base import ModelRequest, Settings, ToolSpec
-from remit.models.wires.aliases import Ids
 from remit.models.wires.chat.decode import ChatDecoder
 from remit.models.wires.chat.messages import MessageWriter
 from remit.models.wires.codec import Wired
@@ -34,6 +33,9 @@ _OTHER_CAP: Final = {
     "max_tokens": "max_completion_tokens",
     "max_completion_tokens": "max_tokens",
 }
+
+_GONE: Final = {"opaque": "what it gave beside text and calls", "ids": "ids of calls"}
+"""What is missing from messages after a repair, in words; other repairs only write it differently."""
 
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -60,8 +62,7 @@ class ChatEncoder:
         self._tools_of: Sequence[ToolSpec] | None = None
         self._toolbox = Toolbox((), dialect.tools)
         self._tools = b""
-        ids = None if dialect.ids is None else Ids(dialect.ids)
-        self._writer = MessageWriter(dialect, self._toolbox, ids)
+        self._writer = MessageWriter(dialect, self._toolbox)
         self._pieces = Pieces(self._piece)
         self._breaks: tuple[Break, ...] = ()
         self._off: set[str] = set()
@@ -102,22 +103,14 @@ class ChatEncoder:
 
     def repair(self, what: str) -> bool:
         """See `Encoder`."""
-        writer, kind = self._writer, what.partition(":")[0]
+        kind, _, field = what.partition(":")
         if kind == "field":
-            return self._leave_out(what.partition(":")[2])
-        if kind == "opaque" and writer.opaque and writer.wrote_opaque:
-            writer.opaque = False
-            self._tell("what it gave beside text and calls")
-        elif kind == "reasoning" and not writer.blank_reasoning:
-            writer.blank_reasoning = True
-        elif kind == "signature" and not writer.unsigned:
-            writer.unsigned = True
-        elif kind == "ids" and writer.ids is not None:
-            writer.ids = None
-            self._tell("ids of calls")
-        else:
+            return self._leave_out(field)
+        if not self._writer.repair(what):
             return False
         self._pieces.forget(0)
+        if what in _GONE:
+            self._tell(_GONE[what])
         return True
 
     def _leave_out(self, field: str) -> bool:
@@ -144,11 +137,7 @@ class ChatEncoder:
             self._pieces.forget(0)  # other tools may have other aliases
         self._tools_of = tools
         self._toolbox = Toolbox(tools, self._dialect.tools)
-        before = self._writer
-        self._writer = MessageWriter(self._dialect, self._toolbox, before.ids)
-        self._writer.opaque = before.opaque
-        self._writer.blank_reasoning = before.blank_reasoning
-        self._writer.unsigned = before.unsigned
+        self._writer.tools = self._toolbox
         entries: list[dict[str, Any]] = []
         for tool in self._toolbox.offered:
             function: dict[str, Any] = {"name": tool.name, "description": tool.description}
