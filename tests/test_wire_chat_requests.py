@@ -1129,7 +1129,8 @@ def test_the_page_tells_what_the_dialects_are() -> None:
         [
             each.name,
             each.title,
-            each.base_url or each.url_variable,
+            each.base_url or "-",
+            each.url_variable,
             each.key_variable,
             each.cap,
             each.thinking or "-",
