@@ -146,6 +146,7 @@ def test_a_response_that_is_not_there_is_no_reply(status: str) -> None:
         ({"type": "error", "error": {"code": "insufficient_quota"}}, ModelRejected),
         ({"error": {"message": "overloaded", "code": 502}}, ModelUnavailable),
         ({"type": "error"}, ModelUnavailable),
+        ({"type": "response.error", "code": "server_error"}, ModelUnavailable),
     ],
 )
 def test_an_error_in_a_stream_is_one(error: dict[str, Any], kind: type[ModelError]) -> None:
@@ -405,6 +406,7 @@ def test_idle_time_is_measured_on_content() -> None:
         {"type": "response.output_text.delta", "delta": "Hm"},
         {"type": "response.output_item.added", "item": {"type": "message"}},
         {"type": "response.mcp_call_arguments.delta", "delta": "{"},
+        {"type": "response.web_search_call.searching"},
     ]
     for n, event in enumerate(counted, 1):
         decoder.feed(ServerEvent("", json.dumps(event).encode()))

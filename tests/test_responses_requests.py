@@ -123,7 +123,7 @@ def test_settings_are_said_in_the_words_of_the_wire(
 
 
 def test_tools_of_the_provider_go_out_beside_ours_and_entries_say_more_of_ours() -> None:
-    """X1: in the order of the settings, each tool once."""
+    """X1, case 20: in the order of the settings, each tool once."""
     tools = (LOOK, ToolSpec("find", "Find.", {"type": "object"}))
     transcript = Transcript([Message("user", (Text("Hi"),))])
     searched = {"type": "web_search"}
@@ -163,6 +163,12 @@ def test_what_would_make_another_request_of_it_is_refused_before_it_is_sent(
     made = request(Transcript([Message("user", (Text("Hi"),))]), settings=Settings(extra=extra))
     with pytest.raises(ConfigurationError):
         codec.encoder("m").encode(made, stream=True)
+
+
+def test_a_cap_that_the_provider_would_refuse_is_the_lowest_that_it_takes() -> None:
+    """L2: a run with a few tokens left gets its last words."""
+    transcript = Transcript([Message("user", (Text("Hi"),))])
+    assert body_of(request(transcript, max_output=3))["max_output_tokens"] == 16
 
 
 def test_models_that_never_reason_are_not_told_of_it() -> None:

@@ -130,6 +130,20 @@ def test_a_reply_that_is_written_reads_back_the_same() -> None:
     assert WIRE.decoder().whole(json.dumps(again).encode()) == reply
 
 
+def test_a_reply_is_written_whole_and_its_ids_are_its_own() -> None:
+    """T7: reasoning that nothing followed is in it, and what is said twice has two ids."""
+    sealed = b'{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"}'
+    message = Message("assistant", (Text("Hm."), Opaque("openai", sealed)))
+    ids: set[str] = set()
+    for prompt in (1, 2):
+        whole = WIRE.reply_json(message, stop_reason="length", usage=Usage(input=prompt))
+        assert [item["type"] for item in whole["output"]] == ["message", "reasoning"]
+        ids |= {whole["id"], whole["output"][0]["id"]}
+        reply = WIRE.decoder().whole(json.dumps(whole).encode())
+        assert reply.stop_reason is StopReason.LENGTH
+    assert len(ids) == 4
+
+
 def test_what_one_server_issued_goes_to_no_other() -> None:
     """T7, case 60: servers of one wire are told apart by their place."""
     tagged = [

@@ -43,6 +43,7 @@ _ARGUMENTS: Final = frozenset(
 _TERMINAL: Final = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
 )
+_ERRORS: Final = frozenset({"error", "response.error"})
 _NOTHING: Final = msgspec.Raw()
 
 
@@ -164,13 +165,13 @@ class ResponsesDecoder:
         elif kind in _TERMINAL:
             response = self._read(_read_response, bytes(read.response), "the response")
             return self._ended(response, kind.removeprefix("response."))
-        elif kind == "error" or bytes(read.error) not in {b"", b"null"}:
+        elif kind in _ERRORS or bytes(read.error) not in {b"", b"null"}:
             raise error_of(self._object(event.data, "an error"), self._usage)
         elif kind == "response.created":
             response = self._read(_read_response, bytes(read.response), "the response")
             self._response_id = response.id if isinstance(response.id, str) else ""
-        elif kind.endswith(".delta"):  # reasoning, and what the provider's own tools are given
-            self.content += 1
+        elif kind.endswith(".delta") or "_call." in kind:
+            self.content += 1  # reasoning, and how the provider's own tools get on
         return ()
 
     def end(self) -> Sequence[Chunk]:

@@ -22,6 +22,7 @@ from remit.models.wires.responses.faults import CAN_GO
 from remit.models.wires.responses.inputs import can_strip, pieced
 from remit.models.wires.responses.items import encoded
 from remit.models.wires.responses.settings import (
+    LEAST_OUTPUT,
     TOOLS,
     Answer,
     answer_of,
@@ -206,7 +207,7 @@ class ResponsesEncoder:
             "stream": stream,
             **({"include": [ENCRYPTED]} if self._reasons else {}),
             "prompt_cache_key": self._cache_key(request),
-            "max_output_tokens": request.max_output,
+            "max_output_tokens": max(request.max_output, LEAST_OUTPUT),
         }
         if request.instructions:
             fields["instructions"] = request.instructions

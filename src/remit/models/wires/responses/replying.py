@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from remit.messages import Message, StopReason, Usage
 from remit.models.wires.responses.endings import INCOMPLETE
-from remit.models.wires.responses.inputs import pieced
-from remit.models.wires.responses.items import decoded
+from remit.models.wires.responses.items import decoded, encoded
 from remit.models.wires.responses.settings import TOOLS
-from remit.models.wires.responses.turns import Way
+from remit.models.wires.responses.turns import Turn, Way
 from remit.models.wires.toolbox import Toolbox
 
 __all__ = ["response_json"]
@@ -26,10 +25,10 @@ def response_json(
     issuer: str, message: Message, *, stop_reason: str, usage: Usage
 ) -> Mapping[str, Any]:
     """The response object. Another stop reason than remit's stands as the reason why it is incomplete."""
-    # Every item of a reply has an id; here it follows from what is said.
-    piece = pieced(Way(issuer, "all"), Toolbox((), TOOLS), 0, message, None)
-    items = decoded(b"[" + piece.data + b"]")
-    digest = hashlib.sha256(piece.data).hexdigest()
+    # Every item of a reply has an id, and the reply too; here they follow from what is said.
+    digest = hashlib.sha256(encoded((message, stop_reason, usage))).hexdigest()
+    turn = Turn(Way(issuer, "all"), Toolbox((), TOOLS), 0, message, issued=digest)
+    items = [decoded(item) for item in turn.items()]
     refuses = stop_reason == StopReason.REFUSAL
     whole = stop_reason in _COMPLETE or refuses
     for item in items:

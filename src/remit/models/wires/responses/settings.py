@@ -19,6 +19,7 @@ from remit.models.wires.responses.items import fields_of, string_of
 from remit.models.wires.toolbox import Toolbox
 
 __all__ = [
+    "LEAST_OUTPUT",
     "TOOLS",
     "Answer",
     "answer_of",
@@ -34,6 +35,9 @@ __all__ = [
 TOOLS: Final = Dialect()
 _ANSWER: Final = Dialect(target="strict", keys=None)
 _LOOSE_ANSWER: Final = Dialect(keys=None)
+
+LEAST_OUTPUT: Final = 16
+"""Tokens. A lower cap is refused, which would end a run that has a few tokens left as one that failed."""
 
 _EFFORTS: Final = ((2_048, "low"), (8_192, "medium"))
 _MOST_EFFORT: Final = "high"

@@ -110,10 +110,14 @@ class _Item:
 class Turn:
     """A message of the assistant."""
 
-    def __init__(self, way: Way, toolbox: Toolbox, index: int, message: Message) -> None:
+    def __init__(
+        self, way: Way, toolbox: Toolbox, index: int, message: Message, *, issued: str = ""
+    ) -> None:
+        """`issued` is a text from which ids follow in a reply that is just given: all of it goes out then."""
         self._way = way
         self._toolbox = toolbox
-        self._index = index
+        self._seed = issued or str(index)
+        self._issued = bool(issued)
         self._bare = index < way.bare
         self._found: list[_Item] = []
         for block in message.content:
@@ -185,7 +189,7 @@ class Turn:
         next_goes = False  # nothing follows the last item
         for item in reversed(self._found):
             kept = item.kind != ELSEWHERE
-            if item.fields is not None:
+            if item.fields is not None and not self._issued:
                 kept = not (self._bare and is_strippable(item.fields))
                 if asks_client(item.fields):
                     kept = kept and _call_of(item.fields) in answered
@@ -260,7 +264,7 @@ class Turn:
         return rest
 
     def _minted(self, kind: str, place: int) -> str:
-        digest = hashlib.sha256(f"{self._index}:{place}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{self._seed}:{place}".encode()).hexdigest()
         return _PREFIXES[kind] + digest[:_ID_DIGITS]
 
 
