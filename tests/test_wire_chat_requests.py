@@ -37,6 +37,7 @@ from remit.messages import (
     Usage,
 )
 from remit.models.base import ModelRequest, Settings, ToolSpec
+from remit.models.profiles import profile_of
 from remit.models.wires.chat import ChatCodec
 from remit.models.wires.chat.faults import LEFT_OUT
 from remit.models.wires.chat.messages import MessageWriter
@@ -466,6 +467,7 @@ def test_what_one_compatible_server_issued_goes_to_no_other() -> None:
         wired = wire.encoder("m").encode(request, stream=True)
         assert (b"reasoning_content" in wired.body) is there
     assert (one.issuer, other.issuer) == ("compatible:a.x:8443", "compatible:b.x")
+    assert str(other.fault(401, {}, b"").error).startswith("401 from b.x - set OPENAI_API_KEY")
 
 
 def test_a_signature_goes_back_on_its_own_call() -> None:
@@ -1138,6 +1140,12 @@ def test_the_page_tells_what_the_dialects_are() -> None:
         ]
         for each in DIALECTS.values()
     ]
+
+
+def test_only_servers_that_hold_an_answer_to_a_schema_are_asked_to() -> None:
+    """C1: what is known of a model says so only where its server does."""
+    for name, dialect in DIALECTS.items():
+        assert profile_of(name, "gpt-5.2").native_output is dialect.native_output
 
 
 def test_the_page_names_the_servers_that_differ() -> None:

@@ -226,4 +226,6 @@ DIALECTS: Final[Mapping[str, ChatDialect]] = MappingProxyType(
 def compatible_at(base_url: str) -> ChatDialect:
     """A server that nobody knows. What it issues goes back to this place and to no other (T7)."""
     place = urlsplit(base_url).netloc.rpartition("@")[2]
-    return msgspec.structs.replace(DIALECTS[COMPATIBLE], name=f"{COMPATIBLE}:{place}")
+    return msgspec.structs.replace(
+        DIALECTS[COMPATIBLE], name=f"{COMPATIBLE}:{place}", title=place or "the server"
+    )
