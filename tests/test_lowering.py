@@ -617,3 +617,90 @@ def test_names_of_a_wire_without_rules_stay() -> None:
     lowered = lower(root(properties={"größe": {"type": "string"}}), Dialect(keys=None))
     assert lowered.keys is None
     assert list(lowered.schema["properties"]) == ["größe"]
+
+
+# --- whatever a server sends ---------------------------------------------------------------------
+
+KEYWORDS = st.sampled_from(
+    [
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+        "enum",
+        "const",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "not",
+        "if",
+        "then",
+        "else",
+        "$ref",
+        "$defs",
+        "definitions",
+        "patternProperties",
+        "propertyNames",
+        "dependentRequired",
+        "dependentSchemas",
+        "dependencies",
+        "prefixItems",
+        "contains",
+        "unevaluatedProperties",
+        "unevaluatedItems",
+        "minimum",
+        "exclusiveMinimum",
+        "maxLength",
+        "pattern",
+        "format",
+        "default",
+        "$id",
+        "$schema",
+        "$anchor",
+        "$dynamicRef",
+        "title",
+        "description",
+        "additionalItems",
+        "a",
+        "größe",
+    ]
+)
+JUNK = st.recursive(
+    SCALARS
+    | st.sampled_from(
+        ["object", "array", "#", "#/$defs/A", "#/properties/a", "#A", "http://x/#y", 2.5, -1]
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYWORDS, inner, max_size=5),
+    max_leaves=25,
+)
+
+
+@given(st.dictionaries(KEYWORDS, JUNK, max_size=6), VALUES)
+def test_anything_is_lowered_or_refused_with_a_reason(words: dict[str, Any], value: Any) -> None:
+    """case 20: no schema stops a request, and what is lowered can be read by whoever reads schemas."""
+    schema = {**words, "type": "object"}
+    reasons: list[str] = []
+    for dialect in TARGETS:
+        try:
+            lowered = lower(schema, dialect)
+        except CannotLower as error:
+            reasons.append(str(error))
+            continue
+        assert not {"anyOf", "oneOf", "allOf", "enum", "const", "not", "$ref"} & set(lowered.schema)
+        assert json.loads(json.dumps(lowered.schema)) == lowered.schema
+        lowered.from_wire(json.dumps(value))
+    assert all(0 < len(reason) < 300 for reason in reasons)
+
+
+def test_a_closed_object_without_members_is_strict() -> None:
+    assert part({"type": "object", "additionalProperties": False}, STRICT)["properties"] == {}
+
+
+def test_what_one_branch_speaks_of_the_whole_does_not_forbid() -> None:
+    """case 20: in a part that closes what its branches leave open, one of them may leave nothing."""
+    schema = root(
+        allOf=[{"anyOf": [{"required": ["a"]}, {"additionalProperties": {"type": "integer"}}], "unevaluatedProperties": False}]
+    )  # fmt: skip
+    assert is_valid(schema, {"b": 1})
+    assert is_valid(lower(schema, OPEN).schema, {"b": 1})

@@ -3,7 +3,8 @@
     codec.py      what every wire can do, and the values that go in and out
     pieces.py     messages as they were encoded when they first went out, and bodies made of them
     sse.py        the events in a stream of bytes
-    lowering.py   schemas in the dialect of a wire;  aliases.py  names and ids that a wire takes
+    lowering.py   schemas in the dialect of a wire, by way of schema_source, root_union, schema_writer,
+                  strict_grammars and optional_nulls;  aliases.py  names and ids that a wire takes
     toolbox.py    the tools of a request as a wire takes them, and the way back
     waiting.py    when a server wants to be asked again
     anthropic, responses, chat      one codec each;  dialects.py  servers that speak Chat Completions

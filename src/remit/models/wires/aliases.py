@@ -30,7 +30,7 @@ _HASH_DIGITS: Final = 14
 
 _ALIAS_FORM = re.compile(rf"_[0-9a-f]{{{_HASH_DIGITS}}}\Z")
 
-_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"(?=([ \t\n\r]*:)?)', re.DOTALL)
+_KEY = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(?=([ \t\n\r]*:)?)', re.DOTALL)
 """A string of a JSON text; the second group says that it is a key."""
 
 

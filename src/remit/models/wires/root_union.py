@@ -88,7 +88,8 @@ class _Reader:
         for other in self._parts(node, hops + 1):
             view = _both(view, other) if view is not None and other is not None else None
         if view is not None and hops and view.rest is None and "unevaluatedProperties" in node:
-            view.rest = True if self.lost else node["unevaluatedProperties"]
+            composed = self.lost or any(word in node for word in COMPOSED)
+            view.rest = True if composed else node["unevaluatedProperties"]
         return view
 
     def _parts(self, node: Node, hops: int) -> Iterator[_View | None]:
@@ -105,7 +106,7 @@ class _Reader:
     def _either(self, branches: Sequence[_View]) -> _View | None:
         if len(branches) < 2:
             return branches[0] if branches else None
-        either = _View(rest=_either_rest([branch.rest for branch in branches]))
+        either = _View(rest=self._either_rest([branch.rest for branch in branches]))
         for name in dict.fromkeys(name for branch in branches for name in branch.members):
             either.members[name] = [_any(self._say(name, branches, either))]
         first, *others = branches
@@ -113,6 +114,14 @@ class _Reader:
             name for name in first.required if all(name in other.required for other in others)
         ]
         return either
+
+    def _either_rest(self, rests: Sequence[Any]) -> Any:
+        said = [rest for rest in rests if rest not in (None, False)]
+        if True in rests or (self._closed and None in rests and said):
+            return True  # what one branch speaks of, the whole does not forbid
+        if None in rests:
+            return None
+        return _any(said) if said else False
 
     def _say(self, name: str, branches: Sequence[_View], either: _View) -> Iterator[Any]:
         """What each branch that admits the member says of it."""
@@ -125,15 +134,6 @@ class _Reader:
                 yield _all(branch.members[name])
             elif branch.rest is not False and not (branch.rest is None and self._closed):
                 yield {} if branch.rest in (None, True) else branch.rest
-
-
-def _either_rest(rests: Sequence[Any]) -> Any:
-    if True in rests:
-        return True
-    if None in rests:
-        return None
-    schemas = [rest for rest in rests if rest is not False]
-    return _any(schemas) if schemas else False
 
 
 def _types(node: Node) -> Sequence[str]:

@@ -276,7 +276,9 @@ def _modernise(node: Node) -> None:
     if isinstance(node.get("dependencies"), dict):
         for name, part in cast("Node", node.pop("dependencies")).items():
             table = "dependentRequired" if isinstance(part, list) else "dependentSchemas"
-            node[table] = {**node.get(table, {}), name: part}
+            before = node.get(table, {})
+            if isinstance(before, dict):  # else it is refused for what it is
+                node[table] = {**cast("Node", before), name: part}
 
 
 def _is_schema(value: Any) -> bool:

@@ -338,7 +338,7 @@ class SchemaWriter:
     # -- members and references
 
     def _properties(self, node: Node, where: str) -> Node:
-        properties: Node = node["properties"]
+        properties: Node = node.get("properties", {})
         required = [name for name in node.get("required", ()) if name in properties]
         lowered: Node = {}
         for name in dict.fromkeys([*required, *sorted(properties)]):
