@@ -100,12 +100,12 @@ def test_settings_that_cannot_be_read_are_a_failure_and_the_rest_is_looked_at(cl
 
 def test_the_model_of_the_settings_is_looked_at_where_none_is_named(cli: Cli) -> None:
     cli.write(
-        "remit.toml", f'[run]\nmodel = "{MODEL}"\n[prices]\n"{MODEL}" = {{input=1, output=2}}\n'
+        "remit.toml", f'[run]\nmodel = "{MODEL}"\n[prices]\n"{MODEL}" = {{input=100, output=200}}\n'
     )
     ended = doctor(cli, "--offline")
     assert ended.code == 0
     assert "ok    config: remit.toml" in ended.out
-    assert f"ok    {MODEL} price: 1 and 2 USD for a million tokens in and out" in ended.out
+    assert f"ok    {MODEL} price: 100 and 200 USD for a million tokens in and out" in ended.out
 
 
 # --- a model that is reached ---------------------------------------------------------------------

@@ -170,6 +170,23 @@ def test_a_table_of_prices_is_read_without_rounding_and_can_be_shown(
     assert settings.prices["vllm:mine"].value == price
 
 
+def test_a_file_of_a_project_makes_no_listed_model_cheaper(cli: Cli) -> None:
+    """U3, L2: else a cloned directory would weaken the limit in dollars that is typed; the user's own file may."""
+    cheap = f'[prices]\n"{MODEL}" = {{ input = 2, output = 10, cache_read = 0 }}\n'
+    cli.write("remit.toml", cheap)
+    look = ("doctor", "--offline", "--model", MODEL)
+    ended = cli(*look, environ=KEY)
+    assert ended.code == 1
+    assert f"remit.toml: the price of {MODEL} is below the listed one" in ended.out
+    ran = cli("run", "hi", "--usd", "1", "--model", MODEL, environ=KEY)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    (cli.directory / "remit.toml").unlink()
+    cli.write("home/.config/remit/config.toml", cheap)
+    assert cli(*look, environ=KEY).code == 0
+    cli.write("remit.toml", '[prices]\n"vllm:mine" = { input = 0, output = 0 }\n')
+    assert cli("doctor", "--offline", "--model", "vllm:mine").code == 0
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -18,7 +18,8 @@ from remit.cli.settings import LIMITS, Profile, Setting, Settings, checked
 from remit.cli.targets import AnyRemit, AnyTool, remit_of, tools_of
 from remit.errors import ConfigurationError
 from remit.limits import Limits
-from remit.models.base import Model
+from remit.messages import Usage
+from remit.models.base import Model, Price
 from remit.models.names import PROVIDERS, model
 from remit.remit import Remit
 
@@ -75,16 +76,39 @@ def model_of(
     name, price = setting.value, prices.get(setting.value)
     if setting.base is not None and name.startswith(_SCRIPTED):
         name = f"{_SCRIPTED}{setting.base / name.removeprefix(_SCRIPTED)}"
+    where = None if address is None else address.value
+    key = "" if unasked and name.partition(":")[0] in PROVIDERS else None
     try:
-        return model(
-            name,
-            base_url=None if address is None else address.value,
-            api_key="" if unasked and name.partition(":")[0] in PROVIDERS else None,
-            price=None if price is None else price.value,
-        )
+        made = listed = model(name, base_url=where, api_key=key)
+        if price is not None:
+            made = model(name, base_url=where, api_key=key, price=price.value)
     except ConfigurationError as error:
-        where = "" if setting.origin == "--model" else f"{setting.origin}: "
-        raise ConfigurationError(f"{where}{error}") from error
+        told = "" if setting.origin == "--model" else f"{setting.origin}: "
+        raise ConfigurationError(f"{told}{error}") from error
+    if price is not None and price.of_project and _cheaper(price.value, listed.profile.price):
+        raise ConfigurationError(
+            f"{price.origin}: the price of {name} is below the listed one, and a file of a project may not make "
+            "a limit in dollars weaker: say it in ~/.config/remit/config.toml"
+        )
+    return made
+
+
+def _cheaper(price: Price, listed: Price | None) -> bool:
+    """Whether anything costs less than it is listed with."""
+    if listed is None:
+        return False
+    sizes = [1, *[tokens + n for of in (price, listed) for tokens, _ in of.above for n in (0, 1)]]
+    usages = [
+        usage
+        for size in sizes
+        for usage in (
+            Usage(input=size),
+            Usage(cache_read=size),
+            Usage(cache_write=size),
+            Usage(input=size, output=10**9),
+        )
+    ]
+    return any(price.cost(usage) < listed.cost(usage) for usage in usages)
 
 
 def _address(run: Mapping[str, Setting]) -> Setting | None:

@@ -8,8 +8,8 @@
 What stands nearer wins: a flag, then the environment, remit.toml, pyproject.toml, the user's file, and last
 what is built in. A file is data: it starts no program and names no key, and what a profile points to is
 imported only when somebody names that profile. A file that came with a project does not say where a key is
-sent either: as base_url it may name this machine, and nothing else. These are defaults of the command line,
-never of the library, which has none.
+sent either: as base_url it may name this machine, and nothing else; nor does it make a listed model cheaper, which
+would make a limit in dollars weaker. These are defaults of the command line, never of the library, which has none.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ class Setting:
     """A file as the user would name it, a variable of the environment, or `built in`."""
     base: Path | None = None
     """Directory of the file it stands in; paths in it begin there."""
+    of_project: bool = False
+    """The file came with a project: it is not the user's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +260,7 @@ def _read(path: Path) -> bytes:
 
 
 def _file(path: Path) -> _Layer:
-    where = _shown(path)
+    where, of_project = _shown(path), path.name != _OWN
     try:
         table = tomllib.loads(_read(path).decode(), parse_float=Decimal)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -277,11 +279,13 @@ def _file(path: Path) -> _Layer:
             for name, values in remits.items()
         },
         {
-            name: Setting(_price(values, where, f"prices.{_quoted(name)}"), where, path.parent)
+            name: Setting(
+                _price(values, where, f"prices.{_quoted(name)}"), where, path.parent, of_project
+            )
             for name, values in prices.items()
         },
     )
-    if path.name != _OWN:
+    if of_project:
         _refuse_addresses(layer)
     return layer
 
