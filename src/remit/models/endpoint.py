@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Final
@@ -167,7 +167,8 @@ class Endpoint:
                                     return
                                 patience.heard(received.content)
                         finally:
-                            await _leave(chunks)
+                            if (leave := getattr(chunks, "aclose", None)) is not None:
+                                await leave()
                         rest = received.end()
                     else:
                         rest = _read(wired, await self._fault(response, patience))
@@ -276,12 +277,6 @@ class _Sent:
 def _read(wired: Wired, fault: Fault) -> Iterator[Chunk] | Fault:
     """The reply that a refusal holds, if it holds one; else the refusal."""
     return fault if fault.reply is None else chunks_of(wired.decoder.whole(fault.reply))
-
-
-async def _leave(chunks: AsyncIterator[bytes]) -> None:
-    """Nothing more of a body is wanted."""
-    if isinstance(chunks, AsyncGenerator):
-        await chunks.aclose()
 
 
 async def _bounded(

@@ -8,6 +8,7 @@ then everything from the first changed message on is encoded anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import msgspec
 
@@ -53,15 +54,15 @@ class Pieces:
         """Encode what is new. Returns how many leading messages stand as they did."""
         kept = self._unchanged(transcript)
         self.forget(kept)
-        messages = transcript[kept:]
+        messages, buffer = transcript[kept:], self._buffer
         for index, message in enumerate(messages, kept):
             piece = self._encode(index, message)
-            if piece.data and self._buffer:
-                self._buffer += b","
-            start = len(self._buffer)
-            self._buffer += piece.data
+            if piece.data and buffer:
+                buffer += b","
+            start = len(buffer)
+            buffer += piece.data
             self._messages.append(message)
-            self._ends.append(len(self._buffer))
+            self._ends.append(start + len(piece.data))
             self._marks.append(None if piece.mark is None else start + piece.mark)
         self._of, self._breaks = transcript, len(transcript.breaks)
         return kept
@@ -102,9 +103,8 @@ class Pieces:
                 start = at
             parts += (whole[start:], tail)
             body = b"".join(parts)
-            for part in parts:
-                if isinstance(part, memoryview):
-                    part.release()
+            for part in parts[1::2]:  # views, each between two that are bytes
+                cast("memoryview", part).release()
         return body
 
     def _unchanged(self, transcript: Transcript) -> int:

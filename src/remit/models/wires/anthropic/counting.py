@@ -75,12 +75,19 @@ class Counted:
         known = self._reported or Usage()
         details = counts.output_tokens_details
         thinking: Any = details.get("thinking_tokens") if is_table(details) else None
+        told = (
+            (counts.input_tokens, known.input),
+            (counts.cache_read_input_tokens, known.cache_read),
+            (counts.cache_creation_input_tokens, known.cache_write),
+            (counts.output_tokens, known.output),
+            (thinking, known.reasoning),
+        )
+        # A count of tokens, or what was known where it is none.
         found = Usage(
-            input=_count(counts.input_tokens, known.input),
-            cache_read=_count(counts.cache_read_input_tokens, known.cache_read),
-            cache_write=_count(counts.cache_creation_input_tokens, known.cache_write),
-            output=_count(counts.output_tokens, known.output),
-            reasoning=_count(thinking, known.reasoning),
+            *[
+                value if type(value) is int and 0 <= value <= _MOST_TOKENS else before
+                for value, before in told
+            ]
         )
         if found != Usage() or counts.output_tokens is not None:
             self._reported = found
@@ -97,8 +104,3 @@ def _of_others(iterations: Sequence[Any]) -> Usage:
             own.take(iteration)
             total += own.reported or Usage()
     return total
-
-
-def _count(value: Any, known: int) -> int:
-    """A count of tokens, or what was known where it is none."""
-    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else known
