@@ -6,13 +6,14 @@ Virtual time and a provider in memory: an hour of pings costs nothing. Sockets a
 from __future__ import annotations
 
 import asyncio
+import random
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 import remit as rm
-from loop_rig import runtime, said, statuses
+from loop_rig import is_sendable, runtime, said, statuses
 from remit import ContextExceeded, ModelRejected, Reason
 from remit.messages import Message, StopReason, Text, ToolUse
 from remit.models.base import ModelRequest, Settings
@@ -529,3 +530,72 @@ def test_a_tool_use_without_a_name_or_an_id_is_nothing_that_runs() -> None:
         played = play(lambda t, r, turn=turn: turn, wire, world.tools)
         assert played.outcome.reason in {Reason.MODEL_FAILED, Reason.STALLED, Reason.EMPTY_REPLY}
     assert world.acted == []
+
+
+# All of it together
+
+
+MISFITS: list[Any] = [
+    lambda says: Step(says, stop_reason=StopReason.LENGTH),
+    lambda says: Step([*says, ("act", '{"number": 9')], stop_reason=StopReason.LENGTH),
+    lambda says: Step(says, stop_reason=StopReason.UNKNOWN),
+    lambda says: Step((), stop_reason=StopReason.UNKNOWN),
+    lambda says: Step(says, usage=None),
+    lambda says: [*says, ("act", '{"number": "many"}'), ("nothing_known", {})],
+    lambda says: Step([*says, "And so on."], between=3.0, cut_after=1),
+    lambda says: Dripped(says, bytes=11),
+    Doubled,
+    Whole,
+]
+
+
+class Chaos:
+    """A provider with a mind of its own, fixed by a seed: what it says, and what becomes of it on the way."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(seed)
+        self._numbers = iter(range(1_000))
+        self._turns = self._rng.randint(1, 6)
+
+    def __call__(self, transcript: Any, request: Any) -> Any:
+        del request
+        rng = self._rng
+        turn = self._turn() if len(said(transcript)) < 2 * self._turns else ["It is done."]
+        chance = rng.random()
+        if chance < 0.3:
+            return rng.choice(list(BREAKS.values()))(turn)
+        return rng.choice(MISFITS)(turn) if chance < 0.5 else turn
+
+    def _turn(self) -> list[Any]:
+        rng = self._rng
+        names = [rng.choice(("act", "read")) for _ in range(rng.randint(1, 3))]
+        calls: list[Any] = [(name, {"number": next(self._numbers)}) for name in names]
+        return ["So.", *calls] if rng.random() < 0.5 else calls
+
+
+@on_every_wire
+@both_ways
+def test_whatever_a_provider_does_the_transcript_is_whole_and_nothing_runs_twice(
+    wire: str, streams: bool
+) -> None:
+    """T2, E7: sixty conversations full of faults, some of them cancelled; the provider takes every request."""
+    ends: set[Reason] = set()
+    for seed in range(60):
+        world = World()
+        transport = MemoryTransport(ScriptedProvider(Chaos(seed), wire))
+        desk = remit_of(transport.model(streams=streams), world.tools, runtime=runtime())
+        ends.add(run_virtual(lambda desk=desk, seed=seed: _lived(desk, seed)).reason)
+        assert transport.provider.refusals == [], f"seed {seed}"
+        assert not transport.open, f"seed {seed}"
+        assert len(set(world.acted)) == len(world.acted), f"seed {seed}"
+    assert {Reason.COMPLETED, Reason.CANCELLED} < ends
+
+
+async def _lived(desk: rm.Remit[Any], seed: int) -> rm.Outcome[Any]:
+    """A run to its end, or to where somebody cancels it."""
+    async with desk.stream("Go.") as live:
+        if seed % 4 == 0:
+            await asyncio.sleep(seed / 3)
+            await live.cancel()
+    assert is_sendable(live.outcome.transcript), f"seed {seed}"
+    return live.outcome

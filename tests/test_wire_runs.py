@@ -6,6 +6,7 @@ On virtual time against a provider in memory; the same over sockets where socket
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from itertools import pairwise
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 import remit as rm
 from loop_rig import LIMITS, results, runtime, said, text_of
 from remit import Reason
-from remit.messages import Message, Opaque, StopReason, ToolUse
+from remit.messages import Media, Message, Opaque, StopReason, ToolUse
 from remit.models.wires.responses import ResponsesCodec
 from remit.testing import ModelConformance, Step, run_virtual
 from remit.testing.serve import Cut, MemoryTransport, Received, ScriptedProvider, Server
@@ -464,6 +465,41 @@ def test_a_server_that_has_forgotten_is_told_everything_once() -> None:
     assert outcome.reason is Reason.COMPLETED, outcome.error
     check(outcome, provider)
     assert [len(messages_of(request.body)) for request in provider.requests] == [1, 1, 1, 5, 1, 1]
+
+
+# What results hold beside text
+
+
+PICTURE = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010800000000"
+    "3a7e9b550000000a49444154789c6360000000020001e221bc330000000049454e44ae426082"
+)
+
+
+@on_every_wire
+@pytest.mark.parametrize("media", [(), ("image/*",), ("image/*", "application/pdf")], ids=len)
+def test_media_of_results_go_out_in_a_form_that_the_provider_takes(
+    wire: str, media: tuple[str, ...]
+) -> None:
+    """X3: or as a note with a handle, where the endpoint does not read them; between text, and in later turns too."""
+
+    @rm.tool(effect="read")
+    async def shoot(kind: str) -> Media | str:
+        """Shoot."""
+        data = PICTURE if kind == "image/png" else b"%PDF-1.4"
+        return "nothing to see" if kind == "none" else Media(kind, data, "ü.bin")
+
+    kinds = ("image/png", "none", "application/pdf")
+    script: list[Any] = [
+        [("shoot", {"kind": kind}) for kind in kinds],
+        ("shoot", {"kind": kinds[0]}),
+    ]
+    model = {"profile": rm.ModelProfile(media=media)}
+    played = play([*script, "Seen."], wire, [shoot], model=model)
+    assert played.outcome.reason is Reason.COMPLETED, played.outcome.error
+    picture = base64.b64encode(PICTURE)
+    seen = [request.body.count(picture) for request in played.provider.requests]
+    assert seen == ([0, 1, 2] if media else [0, 0, 0])
 
 
 # The prompt cache
