@@ -22,7 +22,7 @@ from remit.models.wires.pieces import Piece, Pieces
 from remit.models.wires.toolbox import Toolbox
 from remit.transcript import Break
 
-__all__ = ["ChatEncoder", "effort_of"]
+__all__ = ["ChatEncoder"]
 
 _CACHE: Final = b',"cache_control":{"type":"ephemeral"}'
 
@@ -46,7 +46,7 @@ _LOOSE: Final = Dialect(target="open", keys=None)
 _encode = msgspec.json.encode
 
 
-def effort_of(tokens: int) -> str:
+def _effort(tokens: int) -> str:
     """The word for so many tokens of thinking."""
     if tokens <= 2_048:
         return "low"
@@ -73,6 +73,8 @@ class ChatEncoder:
         self._marks = dialect.cache_control and model.startswith("anthropic/")
         self._marked: tuple[int, ...] = ()
         """Indices of the two newest messages behind which a request ended: those that have cache markers."""
+        self._system: tuple[str | None, bool, bytes] = (None, False, b"")
+        """The instructions, whether they are marked, and how they are written."""
         self._key: str | None = None
         self._output_of: Mapping[str, Any] | None = None
         self._output = msgspec.Raw()
@@ -151,13 +153,16 @@ class ChatEncoder:
         return self._writer.piece(message, broken=broken, marked=self._marks)
 
     def _instructions(self, text: str) -> bytes:
-        """The system message with its comma; empty where there are none."""
-        if not text.strip():
-            return b""
+        """The system message with its comma, encoded once; empty where there are none."""
+        of, marks, known = self._system
+        if text is of and marks is self._marks:
+            return known
         content: Any = text
         if self._marks:
             content = [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]
-        return _encode({"role": "system", "content": content}) + b","
+        written = _encode({"role": "system", "content": content}) + b"," if text.strip() else b""
+        self._system = text, self._marks, written
+        return written
 
     def _fields(self, request: ModelRequest, *, stream: bool) -> dict[str, Any]:
         """Everything but messages and tools. What the caller gave as extra comes last and wins."""
@@ -245,5 +250,5 @@ class ChatEncoder:
 
 def _thinking(dialect: ChatDialect, tokens: int) -> dict[str, Any]:
     if dialect.thinking == "reasoning_effort":
-        return {"reasoning_effort": effort_of(tokens)}
+        return {"reasoning_effort": _effort(tokens)}
     return {"reasoning": {"max_tokens": tokens}} if dialect.thinking == "reasoning" else {}
