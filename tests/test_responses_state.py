@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import remit
 from loop_rig import LIMITS, runtime, watched
-from remit import Message, Reason, Remit, Text, Transcript
+from remit import Message, Reason, Remit, Settings, Text, Transcript
 from remit.messages import Opaque, ToolUse
 from remit.models.endpoint import Endpoint
 from remit.models.wires.codec import Decoder
@@ -202,6 +204,31 @@ def test_another_providers_turns_go_along_with_what_is_new() -> None:
     ]
 
 
+@given(
+    st.lists(
+        st.sampled_from(["step", "lost step", "forgets step", "forgets lost step"]), max_size=6
+    ),
+    st.sampled_from(["none", "server"]),
+)
+def test_whatever_a_server_loses_and_forgets_nothing_is_missing_or_sent_twice(
+    story: list[str], state: Any
+) -> None:
+    """case 59, case 61, T1: the provider refuses nothing but a response that it forgot."""
+    script: list[Any] = []
+    for n, words in enumerate(story, 1):
+        script += words.split()[:-1]
+        script.append(two_calls(n))
+    provider = Provider(*script, [text(99, "Done.")])
+    outcome = run_virtual(desk(provider, ResponsesCodec(state=state)).run("Go."))
+    assert outcome.reason is Reason.COMPLETED
+    assert all("Previous response" in told for told in provider.refusals)
+    assert len(provider.refusals) <= (script.count("forgets") if state == "server" else 0)
+    seen = [result for n in range(1, len(story) + 1) for result in (f"seen a{n}", f"seen b{n}")]
+    assert [r.text for m in outcome.transcript for r in m.tool_results] == seen
+    if state == "none":
+        assert outputs([provider.bodies[-1]]) == seen
+
+
 # --- stateless ---------------------------------------------------------------------------------------
 
 
@@ -293,6 +320,24 @@ def test_a_field_that_a_server_does_not_know_is_left_out(field: str) -> None:
     assert run_virtual(desk(provider, ResponsesCodec()).run("Go.")).reason is Reason.COMPLETED
     assert len(provider.refusals) == 1
     assert [field in body for body in provider.bodies] == [True, *[False] * 4]
+
+
+def test_an_effort_that_a_model_does_not_know_is_left_out_unless_it_was_asked_for() -> None:
+    """case 60: `thinking` is for models that have it; what stands in `extra` is meant as it stands."""
+
+    def refuses(body: Any) -> Any:
+        words = "Unsupported value: 'low' is not supported with this model."
+        said = complaint(words, "unsupported_value", "reasoning.effort")
+        return said if "reasoning" in body else None
+
+    for asked, reason in (
+        (Settings(thinking=100), Reason.COMPLETED),
+        (Settings(extra={"reasoning": {"effort": "low"}}), Reason.MODEL_FAILED),
+    ):
+        provider = Provider(*THREE_STEPS, refuses=refuses)
+        run = desk(provider, ResponsesCodec()).run("Go.", settings=asked)
+        assert run_virtual(run).reason is reason
+        assert len(provider.refusals) == 1
 
 
 def test_sealed_content_that_is_refused_is_left_out_once() -> None:

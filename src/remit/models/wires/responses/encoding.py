@@ -9,7 +9,7 @@ What changes from step to step stands behind the input. Above: `codec.py`. Below
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, cast
 
 from remit.errors import ConfigurationError
@@ -68,6 +68,8 @@ class ResponsesEncoder:
         self._head: tuple[object, bytes] = (None, b"")
         self._cache: tuple[object, str] = (None, "")
         self._answer: tuple[object, Answer | None] = (None, None)
+        self._asked: Collection[str] = ()
+        """Fields that the settings of the last request name."""
         self._not_taken: set[str] = set()
         """Fields that the server has refused as such."""
         self._held: Held | None = None
@@ -78,6 +80,7 @@ class ResponsesEncoder:
     def encode(self, request: ModelRequest, *, stream: bool) -> Wired:
         """The body of a request."""
         check_extra(request.settings, keeps=self._kept is not None)
+        self._asked = request.settings.extra.keys()
         self._take_tools(request.tools)
         transcript = self._transcript = request.transcript
         self._held = None if self._kept is None else self._kept.newest(transcript)
@@ -109,7 +112,9 @@ class ResponsesEncoder:
         """The last body was refused for this. True where the next one will differ in a way that may help."""
         field = what.removeprefix("field:")
         if field in CAN_GO:
-            if field in self._not_taken or (field == "store" and self._kept is not None):
+            # What was asked for in so many words is not left out behind people's backs.
+            asked = field in self._asked or (field == "store" and self._kept is not None)
+            if asked or field in self._not_taken:
                 return False
             self._told = f"{field} was left out: it is not taken there"
             self._not_taken.add(field)
