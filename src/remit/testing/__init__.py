@@ -6,9 +6,9 @@ For users as much as for remit itself. Nothing in the library imports from here.
 `validate_request` looks at the messages of remit, whatever the provider. What one provider takes is told by a
 judge (`protocol/`), which reads a request body as the provider receives it:
 
-    judge = remit.testing.judge("anthropic")      # or "openai", "openai-chat"; dialect="mistral"
-    judge.request(body)                           # `Refused`: rule, text, status and body as the provider's
-    judge.response(reply, body)                   # a body, events or a stream: what was issued must come back
+    provider = remit.testing.judge("anthropic")   # or "openai", "openai-chat"; dialect="mistral"
+    provider.request(body)                        # `Refused`: rule, text, status and body as the provider's
+    provider.response(reply, body)                # a body, events or a stream: what was issued must come back
     model = remit.testing.judged(ScriptedModel([...]), "anthropic")      # the same for all requests of a run
 
 `remit.testing.serve` (`serve/`, imported by itself) is a provider that plays a script, on a socket or in memory.

@@ -1,13 +1,13 @@
 """Judges: strict validators of request bodies, one for each wire, as the provider reads them.
 
     base.py       what every judge is;  refused.py  how it says no, in the provider's words
-    anthropic.py, responses.py, chat.py      one provider's rules each
+    anthropic/, responses/, chat/      one provider's rules each
     schemas.py    what providers refuse of the schemas of tools
     reading.py    looking into bodies that nobody has checked; responses put together from their streams
 
-    judge = judge("anthropic")
-    judge.request(body)                  # raises Refused, or returns
-    judge.response(reply, body)          # what was issued must come back as it was
+    provider = judge("anthropic")
+    provider.request(body)               # raises Refused, or returns
+    provider.response(reply, body)       # what was issued must come back as it was
 
 They know nothing of the codecs, on purpose: what both get wrong together no test would find. Not here: the
 server that answers with their verdicts (`testing/serve`), a model that is judged (`testing/judged.py`).

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import NoReturn, cast
+from typing import NoReturn, Protocol, cast
 
 from remit.testing.protocol.reading import Body, Events, assembled, events_of
 from remit.testing.protocol.refused import Refused, Wordings
 
-__all__ = ["Judge"]
+__all__ = ["Judge", "Refuse"]
+
+
+class Refuse(Protocol):
+    """See `Judge.refuse`."""
+
+    def __call__(
+        self, rule: str, *, position: int | None = None, param: str | None = None, **words: object
+    ) -> NoReturn: ...
 
 
 class Judge(ABC):

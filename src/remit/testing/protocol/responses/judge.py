@@ -1,12 +1,4 @@
-"""OpenAI Responses, as a judge of requests.
-
-Calls and outputs are paired by `call_id`, both ways, over the input and what `previous_response_id` holds on the
-server. Reasoning is compared with what was issued and must be followed by the item that followed it; items
-already known to the server may not be sent again.
-
-Source: `protocol-facts` 3; wordings as the API gave them in recordings and public reports. `dialect="deepseek"`
-is its compatible endpoint, which wants the outputs of a group of calls right behind it.
-"""
+"""The judge of Responses."""
 
 from __future__ import annotations
 
@@ -18,59 +10,11 @@ from typing import Final
 
 from remit.testing.protocol.base import Judge
 from remit.testing.protocol.reading import Body, kind_of, mapping, mappings, names, same, text
-from remit.testing.protocol.refused import Wordings
+from remit.testing.protocol.responses.wordings import DEEPSEEK, WORDINGS
 from remit.testing.protocol.schemas import openai_strict
 
 __all__ = ["ResponsesJudge"]
 
-_LONG = (
-    "Expected a string with maximum length {most}, but got a string with length {length} instead."
-)
-
-_WORDINGS: Final[Mapping[str, str]] = {
-    # the request
-    "missing_field": "Missing required parameter: '{where}'.",
-    "unknown_field": "Unknown parameter: '{where}'.",
-    "type": "Invalid type for '{where}': expected {wanted}, but got {given} instead.",
-    "no_messages": "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.",
-    "value": "Invalid value: '{given}'. Supported values are: {wanted}.",
-    "sampling": "Unsupported parameter: '{name}' is not supported with this model.",
-    # pairs
-    "unanswered": "No tool output found for {kind} call {id}.",
-    "orphan_result": "No tool call found for {kind} call output with call_id {id}.",
-    "id_twice": "Duplicate item found with id {id}. Remove duplicate items from your input and try again.",
-    "empty_id": "Invalid '{where}': empty string. Expected a string with minimum length 1, but got an empty string"
-    " instead.",
-    "id": f"Invalid '{{where}}': string too long. {_LONG}",
-    "item_id": "Invalid '{where}': '{id}'. Expected an ID that begins with '{prefix}'.",
-    # reasoning, and what the server keeps
-    "follower": "Item '{id}' of type 'reasoning' was provided without its required following item.",
-    "required_reasoning": "Item '{id}' of type '{kind}' was provided without its required 'reasoning' item: '{of}'.",
-    "encrypted": "The encrypted content {short} could not be verified. Reason: Encrypted content could not be"
-    " decrypted or parsed.",
-    "not_persisted": "Item with id '{id}' not found. Items are not persisted when `store` is set to false. Try again"
-    " with `store` set to true, or remove this item from your input.",
-    "previous": "Previous response with id '{id}' not found.",
-    # content
-    "file": "Invalid file data: '{where}'. Expected a base64-encoded data URL with a valid file MIME type (e.g."
-    " 'data:text/plain;base64,SGVsbG8sIFdvcmxkIQ=='), but got unsupported MIME type '{given}'. Please see"
-    " https://platform.openai.com/docs/assistants/tools/file-search#supported-files for supported file types.",
-    # tools
-    "tool_name": "Invalid '{where}': string does not match pattern. Expected a string that matches the pattern"
-    " '^[a-zA-Z0-9_-]+$'.",
-    "tool_name_long": f"Invalid '{{where}}': string too long. {_LONG}",
-    "tool_twice": "Duplicate tool name '{name}' found in tools.",
-    "tool_schema": "Invalid schema for function '{name}': schema must be a JSON Schema of 'type: \"object\"', got"
-    " 'type: {given}'.",
-    "tool_strict": "Invalid schema for function '{name}': {why}",
-    "tool_choice": "Tool choice '{name}' not found in 'tools' parameter.",
-    "output_strict": "Invalid schema for response_format '{name}': {why}",
-}
-
-_OF_FIELDS = names(
-    "missing_field unknown_field type value sampling empty_id id item_id tool_name tool_name_long tool_strict"
-    " output_strict"
-)
 _FIELDS = names(
     "model input instructions tools tool_choice parallel_tool_calls max_tool_calls max_output_tokens stream"
     " stream_options store include reasoning text temperature top_p top_logprobs truncation metadata user"
@@ -161,10 +105,7 @@ class ResponsesJudge(Judge):
     def __init__(self, *, dialect: str = "openai") -> None:
         self._adjacent = dialect == "deepseek"
         self._own_ids = dialect in {"openai", "azure"}
-        says = dict(_WORDINGS)
-        if self._adjacent:
-            says["unanswered"] = "No tool output found for tool call {id}."
-        self.wordings = Wordings(says, of_fields=_OF_FIELDS)
+        self.wordings = DEEPSEEK if self._adjacent else WORDINGS
         self._encrypted: dict[str, str] = {}
         """Encrypted content to the id of its item."""
         self._stored: set[str] = set()
