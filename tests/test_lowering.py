@@ -693,6 +693,19 @@ def test_anything_is_lowered_or_refused_with_a_reason(words: dict[str, Any], val
     assert all(0 < len(reason) < 300 for reason in reasons)
 
 
+@pytest.mark.parametrize(
+    "branch",
+    [{"required": ["b"]}, {"if": {}, "then": {"properties": {"b": {"type": "string"}}}}],
+    ids=["required", "then"],
+)
+def test_members_that_only_a_told_rule_names_are_not_closed_out(branch: dict[str, Any]) -> None:
+    """case 20: a strict grammar would forbid them, so that the branch could not be meant any more."""
+    schema = root(properties={"a": {"type": "string"}}, anyOf=[{"required": ["a"]}, branch])
+    assert lower(schema, OPEN).schema["additionalProperties"] is True
+    with pytest.raises(CannotLower, match="map of any names"):
+        lower(schema, STRICT)
+
+
 def test_a_closed_object_without_members_is_strict() -> None:
     assert part({"type": "object", "additionalProperties": False}, STRICT)["properties"] == {}
 

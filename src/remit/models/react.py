@@ -117,7 +117,7 @@ class ReActModel:
         if telling is None:
             telling = request.scratch[self] = _Telling()
         told = telling.take(request.transcript)
-        if request.tools is not telling.tools:
+        if request.tools is not telling.tools and request.tools != telling.tools:
             for name, why in telling.describe(request.tools).items():
                 yield Notice("tool_set_aside", f"the tool {name!r} is not offered: {why}")
         reading = _Reading(telling.toolbox, telling.uses, stops=self._stop_field is not None)

@@ -56,6 +56,8 @@ def merged_root(source: Source, root: Node) -> Node:
         merged.pop("unevaluatedProperties", None)
         return merged
     merged.pop("additionalProperties", None)
+    if view.rest is None and (reader.lost or (not closed and reader.named - set(view.members))):
+        view.rest = True  # nobody may take the members for all there are
     if view.rest is not None:
         merged["additionalProperties"] = view.rest
     return merged
@@ -67,6 +69,8 @@ class _Reader:
         self._closed = closed
         self.lost = False
         """Something was left out that may have spoken of members."""
+        self.named: set[str] = set()
+        """Members that a part requires, be they described or not."""
 
     def view(self, schema: Any, hops: int) -> _View | None:
         """What it says; None where no object fits."""
@@ -79,6 +83,7 @@ class _Reader:
             return None
         if hops:
             self.lost = self.lost or any(word in node for word in _EVALUATING)
+            self.named.update(node.get("required", ()))
         view: _View | None = _View(
             {name: [part] for name, part in node.get("properties", {}).items()},
             list(dict.fromkeys(node.get("required", ()))),
