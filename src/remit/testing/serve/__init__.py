@@ -12,7 +12,7 @@
 It streams or answers whole, as it is asked; judges every request by the provider's rules and refuses it in its
 words (`remit.testing.protocol`); keeps the requests; counts a prompt cache. Faults are items of the script.
 
-    server.py      sockets: `serve`, which listens on this machine alone
+    server.py      sockets: `serve`, which listens on this machine alone; connection.py speaks HTTP
     memory.py      no sockets: a transport, for virtual time
     provider.py    a request in, a response out
     faults.py      what goes wrong
