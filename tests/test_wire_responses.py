@@ -151,3 +151,10 @@ def test_what_one_server_issued_goes_to_no_other() -> None:
         for url in (None, "https://api.openai.com/v1/", "https://a.x:8443/v1", "http://b.x/v1")
     ]
     assert tagged == ["openai", "openai", "openai:a.x:8443", "openai:b.x"]
+
+
+def test_openais_models_may_think_in_silence_for_minutes() -> None:
+    """E7: without summaries nothing comes between two items; another server's stream is as any other's."""
+    assert connected("openai", "m", api_key="k")._idle == 300
+    assert connected("openai", "m", api_key="k", base_url="https://a.x/v1")._idle == 60
+    assert connected("openai", "m", api_key="k", idle_seconds=5)._idle == 5

@@ -31,8 +31,9 @@ from remit.models.wires.dialects import COMPATIBLE, DIALECTS, ChatDialect, compa
 
 __all__ = ["PROVIDERS", "Provider", "connected"]
 
-_OWN_IDLE_SECONDS: Final = 300.0
-"""A server of one's own may have to load the model and read a long prompt before its first word."""
+_PATIENT_IDLE_SECONDS: Final = 300.0
+"""A server of one's own may have to load the model and read a long prompt before its first word; OpenAI's models
+think for minutes, and without summaries nothing comes meanwhile."""
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +108,8 @@ def connected(
     ttl: Ttl | None = getattr(spoken, "cache_ttl", "5m")
     known = profile or profile_of(prefix, model, base_url=foreign, ttl=ttl)
     address, query = _azure(place, model, connection) if prefix == "azure" else (place, "")
-    seconds = _OWN_IDLE_SECONDS if provider.local else IDLE_SECONDS
+    silent = prefix == "openai" and foreign is None
+    seconds = _PATIENT_IDLE_SECONDS if provider.local or silent else IDLE_SECONDS
     return Endpoint(
         f"{prefix}:{model}",
         spoken,
