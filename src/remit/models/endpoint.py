@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Final
 
 import msgspec
 
+from remit import __version__
 from remit.errors import ConfigurationError, ModelError, ModelRejected, ModelUnavailable
 from remit.messages import Message, Text, Usage
 from remit.models.base import (
@@ -51,7 +52,8 @@ _SHORTEST_SECRET: Final = 6
 _ALWAYS: Final = {
     "content-type": "application/json",
     "accept-encoding": "identity",  # a reply is small, and who compresses a stream holds it back
-    "user-agent": "remit",
+    "accept": "text/event-stream, application/json",
+    "user-agent": f"remit/{__version__}",
 }
 
 
@@ -167,8 +169,7 @@ class Endpoint:
                                     return
                                 patience.heard(received.content)
                         finally:
-                            if (leave := getattr(chunks, "aclose", None)) is not None:
-                                await leave()
+                            await _leave(chunks)
                         rest = received.end()
                     else:
                         rest = _read(wired, await self._fault(response, patience))
@@ -243,14 +244,17 @@ class _Talk:
         self._told: set[str] = set()
         """Tools of which it was told that they are set aside."""
 
-    def notices(self, wired: Wired) -> Iterator[Notice]:
+    def notices(self, wired: Wired) -> Sequence[Notice]:
         """What people should know of a request; of a tool that is set aside, once for a run."""
-        for name, why in wired.set_aside.items():
-            if name not in self._told:
-                self._told.add(name)
-                yield Notice("tool_set_aside", f"the tool {name!r} is not offered: {why}")
-        if wired.cut_back is not None:
-            yield Notice(CUT_BACK, wired.cut_back)
+        if not wired.set_aside and wired.cut_back is None:
+            return ()
+        news = {name: why for name, why in wired.set_aside.items() if name not in self._told}
+        self._told.update(news)
+        told = [
+            Notice("tool_set_aside", f"the tool {name!r} is not offered: {why}")
+            for name, why in news.items()
+        ]
+        return told if wired.cut_back is None else [*told, Notice(CUT_BACK, wired.cut_back)]
 
 
 class _Sent:
@@ -277,6 +281,13 @@ class _Sent:
 def _read(wired: Wired, fault: Fault) -> Iterator[Chunk] | Fault:
     """The reply that a refusal holds, if it holds one; else the refusal."""
     return fault if fault.reply is None else chunks_of(wired.decoder.whole(fault.reply))
+
+
+async def _leave(chunks: AsyncIterator[bytes]) -> None:
+    """Nothing more of a body is wanted."""
+    leave = getattr(chunks, "aclose", None)
+    if leave is not None:
+        await leave()
 
 
 async def _bounded(
