@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 from copy import deepcopy
+from decimal import Decimal
+from enum import Enum, IntEnum
 from typing import Any, cast
 
 import jsonschema_rs
@@ -704,6 +706,20 @@ def test_members_that_only_a_told_rule_names_are_not_closed_out(branch: dict[str
     assert lower(schema, OPEN).schema["additionalProperties"] is True
     with pytest.raises(CannotLower, match="map of any names"):
         lower(schema, STRICT)
+
+
+class Colour(str, Enum):  # noqa: UP042 - as older code writes it: its `str()` is its name
+    RED = "red"
+
+
+class Size(IntEnum):
+    S = 1
+
+
+def test_enumerations_of_a_host_are_their_values() -> None:
+    """case 53: what a schema of Python objects holds goes out as JSON would have it."""
+    written = part({"enum": [Colour.RED, Size.S], "multipleOf": Decimal("0.5")})
+    assert repr(written) == "{'enum': ['red', 1], 'multipleOf': 0.5}"
 
 
 def test_a_closed_object_without_members_is_strict() -> None:

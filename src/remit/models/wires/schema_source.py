@@ -167,7 +167,7 @@ class _Copy:
         if isinstance(value, str):
             return self._text(value)
         if value is None or isinstance(value, bool | int):
-            return value
+            return int(value) if type(value) is not bool and value is not None else value
         if isinstance(value, float | Decimal):
             number = float(value)
             if not math.isfinite(number):
@@ -191,7 +191,7 @@ class _Copy:
                 text.encode()
             except UnicodeEncodeError:
                 raise CannotLower("its schema holds half a character (a lone surrogate)") from None
-        return str(text)
+        return str.__str__(text)  # plain, also of an enumeration that is text
 
 
 def _objects(value: Any) -> Iterator[Node]:
