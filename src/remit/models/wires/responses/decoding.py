@@ -119,7 +119,6 @@ class ResponsesDecoder:
         self._own = own
         self._answer = answer
         self._held_behind = held_behind
-        self._response_id = ""
         self._open: list[_Open] = []
         self._waiting: list[_Done] = []
         """Items that are done before one that stands in front of them."""
@@ -167,9 +166,6 @@ class ResponsesDecoder:
             return self._ended(response, kind.removeprefix("response."))
         elif kind in _ERRORS or bytes(read.error) not in {b"", b"null"}:
             raise error_of(self._object(event.data, "an error"), self._usage)
-        elif kind == "response.created":
-            response = self._read(_read_response, bytes(read.response), "the response")
-            self._response_id = response.id if isinstance(response.id, str) else ""
         elif kind.endswith(".delta") or "_call." in kind:
             self.content += 1  # reasoning, and how the provider's own tools get on
         return ()
@@ -312,8 +308,6 @@ class ResponsesDecoder:
         """The chunks at the end of a response: items that had not come, and the reply."""
         self._over = True
         self._usage = usage_of(response.usage) or self._usage
-        if isinstance(response.id, str):
-            self._response_id = response.id
         status = response.status if isinstance(response.status, str) else event
         match status:
             case "completed" | "incomplete":
@@ -335,8 +329,9 @@ class ResponsesDecoder:
             if self._unfinished or self._open:
                 raise self._broken("the response says that it is complete, and an item is not")
             stop_reason = self._stop_reason()
-            if self._held_behind is not None and self._response_id and not self._refuses:
-                held = held_block(self._issuer, self._response_id, self._held_behind)
+            known = response.id if isinstance(response.id, str) else ""
+            if self._held_behind is not None and known and not self._refuses:
+                held = held_block(self._issuer, known, self._held_behind)
                 self._beside = (*self._beside, held)
         else:
             details = fields_of(response.incomplete_details) or {}
