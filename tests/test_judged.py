@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
 import loop_rig
 import remit as rm
+import simulation
 from remit import ConfigurationError, Message, Opaque, Reason, Text, ToolUse, Transcript
+from remit.models.base import Chunk, ModelRequest
 from remit.models.scripted import ScriptedModel
-from remit.testing import Refused, judged, run_virtual
+from remit.testing import JudgedModel, Refused, judged, run_virtual
 
 WIRES = ("anthropic", "openai", "openai-chat")
 SUITES = (
@@ -163,3 +169,53 @@ def test_the_name_of_a_wire_is_checked_when_the_model_is_made() -> None:
     with pytest.raises(ConfigurationError):
         judged(ScriptedModel(["x"]), "telepathy")
     assert issubclass(Refused, ValueError)
+
+
+# --- runs in which everything goes wrong ---------------------------------------------------------
+
+
+def test_what_simulated_runs_send_is_taken_whatever_goes_wrong(
+    wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1, T2: faults of the model, cancels, crashes, limits and decisions, by seed."""
+    refused: list[str] = []
+    asked: list[str] = []
+    plain = simulation.Watched.stream
+
+    class Asked:
+        """The watched model as it is, inside of a judged one."""
+
+        def __init__(self, watched: simulation.Watched) -> None:
+            self.name, self.profile = watched.name, watched.profile
+            self._watched = watched
+
+        def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+            return plain(self._watched, request)
+
+    judges: WeakKeyDictionary[simulation.Watched, JudgedModel] = WeakKeyDictionary()
+
+    async def stream(
+        watched: simulation.Watched, request: ModelRequest
+    ) -> AsyncGenerator[Chunk, None]:
+        model = judges.setdefault(watched, judged(Asked(watched), wire))
+        asked.append(watched.name)
+        async with aclosing(model.stream(request)) as chunks:
+            try:
+                async for chunk in chunks:
+                    yield chunk
+            except rm.ModelRejected as error:
+                if isinstance(error.__context__, Refused):
+                    refused.append(str(error))
+                raise
+
+    monkeypatch.setattr(simulation.Watched, "stream", stream)
+    logging.disable(
+        logging.CRITICAL
+    )  # the faults are planned: what the loop logs of them is not read
+    try:
+        for seed in range(150):
+            simulation.simulate(seed)
+    finally:
+        logging.disable(logging.NOTSET)
+    assert refused == []
+    assert len(asked) > 150
