@@ -106,7 +106,7 @@ def _seen(remit: AnyRemit) -> Iterator[_Seen]:
     going = iter(written)
     for tool in remit.offered:
         why = set_aside.get(tool.name)
-        yield _Seen(tool, tool.spec if why is not None else next(going), why)
+        yield _Seen(tool, tool.spec if why is not None else next(going, tool.spec), why)
 
 
 def _share(remit: AnyRemit, tokens: int) -> str:
