@@ -19,6 +19,7 @@ Everything else must be equal. What is forgiven, and why:
 8. Text and messages that are blank: remit sends none (T1).
 9. `reasoning` beside a text of Chat Completions, which no server demands back: some clients send it, remit to those
    servers that say they read it.
+10. The JSON of arguments, where a recorded client wrote it anew: remit sends the text that the model gave.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ def plain(wire: str, body: Mapping[str, Any], *, beside: Mapping[str, Any] | Non
         made["input"] = [item for item in items if item != {"role": "assistant"}]
         made["include"] = sorted({*made.get("include", ()), "reasoning.encrypted_content"})
     if wire == "openai-chat":
+        said = made.get("messages", [])
+        made["messages"] = [each for each in said if each != {"role": "assistant"}]
         for cap in _CAPS:
             if cap in made:
                 made["max_tokens"] = made.pop(cap)

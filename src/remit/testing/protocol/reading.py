@@ -177,21 +177,27 @@ def _completion(events: Events) -> dict[str, Any]:
         told = {key: value for key, value in event.items() if value is not None}
         made.update({key: value for key, value in told.items() if key != "choices"})
         for choice in mappings(event.get("choices")):
-            finish = choice.get("finish_reason") or finish
-            for key, value in mapping(choice.get("delta")).items():
-                if key == "tool_calls":
-                    for call in mappings(value):
-                        _call(calls, call)
-                elif key == "content":
-                    message[key] = _joined(message[key], value) if value else message[key]
-                elif isinstance(value, str) and key != "role":
-                    message[key] = (message.get(key) or "") + value
-                elif value is not None and value != []:
-                    message[key] = value
+            if choice.get("index", 0) == 0:  # one of several answers is read
+                finish = choice.get("finish_reason") or finish
+                _said(message, calls, mapping(choice.get("delta")))
     if calls:
         message["tool_calls"] = [calls[index] for index in sorted(calls)]
     made["choices"] = [{"index": 0, "message": message, "finish_reason": finish}]
     return made
+
+
+def _said(message: dict[str, Any], calls: dict[int, dict[str, Any]], delta: Body) -> None:
+    """Add a piece to the message and its calls."""
+    for key, value in delta.items():
+        if key == "tool_calls":
+            for call in mappings(value):
+                _call(calls, call)
+        elif key == "content":
+            message[key] = _joined(message[key], value) if value else message[key]
+        elif isinstance(value, str) and key != "role":
+            message[key] = (message.get(key) or "") + value
+        elif value is not None and value != []:
+            message[key] = value
 
 
 def _joined(before: Any, more: Any) -> Any:

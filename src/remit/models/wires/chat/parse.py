@@ -195,6 +195,8 @@ class _Reader:
         if fields:
             blocks.append(whole_message(self._dialect, fields))
         kept = [block for block in blocks if not is_blank(block)]
+        if not kept and isinstance(content, str):
+            return  # an empty text is taken by servers, and is nothing
         if not kept:
             raise TranscriptError(f"{where}: an assistant's message says nothing")
         self._made.append(Message("assistant", tuple(kept)))
