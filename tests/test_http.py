@@ -35,6 +35,7 @@ from remit.models import http
 from remit.models.connection import Connection
 from remit.models.endpoint import Endpoint
 from remit.models.http import AiohttpTransport
+from remit.models.opening import check_ready
 from remit.models.transport import HttpRequest
 
 SECONDS = 20.0
@@ -845,8 +846,9 @@ def test_an_empty_key_is_a_server_that_wants_none() -> None:
     assert remit.model("openai-chat:m", base_url="https://h.example/v1", api_key="")
     assert remit.model("openai-chat:m", base_url="http://gpu-box:8000/v1")
     assert remit.model("vllm:m")
+    wanting = remit.model("openai-chat:m", base_url="https://h.example/v1")
     with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
-        remit.model("openai-chat:m", base_url="https://h.example/v1")
+        check_ready(wanting)
 
 
 def test_a_line_end_in_a_header_is_not_sent() -> None:

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import remit
-from remit import ConfigurationError, Limits, Reason, Remit
+from remit import (
+    AskModel,
+    Chunk,
+    ConfigurationError,
+    Limits,
+    MemoryStore,
+    Model,
+    ModelRequest,
+    Reason,
+    Remit,
+)
 from remit.models.names import KNOWN
+from remit.models.opening import check_ready
 from remit.models.providers import PROVIDERS
+from remit.testing import ScriptedModel, judged
 
 LIMITS = Limits(steps=5, tokens=50_000, seconds=30)
 
@@ -20,6 +34,12 @@ LIMITS = Limits(steps=5, tokens=50_000, seconds=30)
 def look(what: str, sure: bool = False) -> str:
     """Look."""
     return f"{what} {sure}"
+
+
+@remit.tool(effect="confirm", expires=3600)
+def send(to: str) -> str:
+    """Send it."""
+    return f"sent to {to}"
 
 
 def scripted(directory: Path, turns: Any) -> str:
@@ -159,10 +179,96 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_a_missing_key_is_told_by_the_variable_that_should_hold_it(
     name: str, variable: str
 ) -> None:
+    made = desk(name)
+    for start in (made.run_sync, desk("demo:support").replace(model=name).run_sync):
+        with pytest.raises(ConfigurationError, match=variable):
+            start("hi")
     with pytest.raises(ConfigurationError, match=variable):
-        remit.model(name)
-    with pytest.raises(ConfigurationError, match=variable):
-        desk(name)
+        desk("demo:support").run_sync("hi", model=name)
+
+
+@pytest.mark.parametrize("value", ["", "  \n", "sk-\u00fc", "a\nb"])
+def test_a_module_that_names_models_can_be_imported_where_no_key_is(
+    environment: pytest.MonkeyPatch, value: str
+) -> None:
+    """CI and tests have no keys: they define remits, look at them, and put other models in."""
+    environment.setenv("ANTHROPIC_API_KEY", value)
+    made = desk("anthropic:claude-sonnet-5-5")
+    assert "look" in [tool.name for tool in made.offered]
+    assert "claude-sonnet-5-5 at api.anthropic.com" in repr(made.model)
+    tested = made.replace(model=ScriptedModel(["Hello."]))
+    assert tested.run_sync("hi").text == "Hello."
+    with pytest.raises(ConfigurationError, match="ANTHROPIC_API_KEY") as caught:
+        made.run_sync("hi")
+    assert not value.strip() or value not in str(caught.value)
+
+
+async def _entered(made: Remit) -> None:
+    async with made:
+        pytest.fail("it has no key")
+
+
+def _around(model: Model) -> list[Model]:
+    @remit.wrap_model
+    async def logged(request: ModelRequest, ask: AskModel) -> AsyncIterator[Chunk]:
+        async for chunk in ask(request):
+            yield chunk
+
+    return [model, logged(model), remit.ReActModel(model), judged(model, "anthropic")]
+
+
+def test_a_missing_key_is_told_before_a_run_and_leaves_nothing_behind() -> None:
+    """Whatever stands around the model; and what waits goes on waiting."""
+    for model in _around(remit.model("anthropic:claude-sonnet-5-5")):
+        store = MemoryStore()
+        made = Remit(name="desk", model=model, tools=[look], limits=LIMITS, store=store)
+        with pytest.raises(ConfigurationError, match="set ANTHROPIC_API_KEY"):
+            made.run_sync("hi", run_id="one")
+        assert asyncio.run(store.info("one")) is None
+        with pytest.raises(ConfigurationError, match="set ANTHROPIC_API_KEY"):
+            asyncio.run(_entered(made))
+
+
+def test_a_run_that_waits_is_not_touched_where_the_key_is_missing() -> None:
+    store = MemoryStore()
+    script = ScriptedModel([("send", {"to": "dana"}), "Sent."])
+    waiting = Remit(name="desk", model=script, tools=[send], limits=LIMITS, store=store)
+    outcome = waiting.run_sync("hi", run_id="one")
+    pending = outcome.pending[0]
+    assert pending.token is not None
+    keyless = waiting.replace(model="anthropic:claude-sonnet-5-5")
+    asyncio.run(keyless.decide(pending.token, approve=True, by="dana"))
+    before = asyncio.run(store.info("one"))
+    with pytest.raises(ConfigurationError, match="set ANTHROPIC_API_KEY"):
+        asyncio.run(keyless.resume("one"))
+    assert asyncio.run(store.info("one")) == before
+    assert asyncio.run(waiting.resume("one")).text == "Sent."
+    # What has ended needs no model to be looked at.
+    assert asyncio.run(keyless.resume("one")).text == "Sent."
+
+
+def test_a_key_is_found_once_it_is_there(environment: pytest.MonkeyPatch) -> None:
+    """A notebook: the first run says what is missing, and the second has it."""
+    made = remit.model("anthropic:claude-sonnet-5-5")
+    with pytest.raises(ConfigurationError):
+        check_ready(made)
+    environment.setenv("ANTHROPIC_API_KEY", "sk-now")
+    check_ready(made)
+
+
+def test_a_model_that_a_wrapper_brings_along_fails_the_run_with_the_same_words() -> None:
+    """Nobody could ask it before: the run ends with what is to be done, and nothing is billed."""
+    second = remit.model("anthropic:claude-sonnet-5-5")
+
+    @remit.wrap_model
+    async def other(request: ModelRequest, ask: AskModel) -> AsyncIterator[Chunk]:
+        async for chunk in second.stream(request):
+            yield chunk
+
+    outcome = desk("demo:support").run_sync("hi", model=other(ScriptedModel(["Hello."])))
+    assert outcome.reason is Reason.MODEL_FAILED
+    assert "set ANTHROPIC_API_KEY" in (outcome.error or "")
+    assert outcome.spend.tree.tokens == 0
 
 
 @pytest.mark.parametrize(

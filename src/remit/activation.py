@@ -28,6 +28,7 @@ from remit.inherited import Inherited, inherited
 from remit.limits import Limits
 from remit.loop import execute
 from remit.messages import ResultContent
+from remit.models.opening import check_ready
 from remit.outcome import Outcome, Reason
 from remit.pending import PendingKind
 from remit.plan import ready_calls
@@ -131,9 +132,11 @@ def _attach(store: Journal, run_id: str) -> Activation | None:
 async def start(config: Config, host: Host, request: Request) -> Activation:
     """Start a run, or find the one that has its id.
 
-    Errors: `ConfigurationError` where the call is wrong or the id stands for another request, `RunBusy`.
+    Errors: `ConfigurationError` where the call is wrong, the model lacks its key or the id stands for another
+    request, `RunBusy`.
     """
     _check_prices(config, request.limits, host.frame)
+    check_ready(config.model)
     spec_hash = _spec_hash(config.name, request.prompt)
     run_id = request.run_id or _new_id(config, host.frame, spec_hash)
     history = await inherited(
@@ -206,6 +209,7 @@ async def resume(
                 ours=state.opened.caller == host.frame.caller,
             )
         return _over(await stored_outcome(host.store, state, config.output))
+    check_ready(config.model)
     return await _activate(config, host, run_id, deps, limits=limits, again=True, reserve=reserve)
 
 

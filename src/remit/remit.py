@@ -33,7 +33,7 @@ from remit.live import Live, content_of, see_through
 from remit.messages import ResultContent
 from remit.models.base import Model, Settings
 from remit.models.names import named
-from remit.models.opening import opened
+from remit.models.opening import check_ready, opened
 from remit.outcome import Outcome
 from remit.paging import with_reading
 from remit.pending import (
@@ -216,7 +216,11 @@ class Remit(Generic[Deps, Out_co]):
     # Opening
 
     async def __aenter__(self) -> Self:
-        """Keep connections open from one run to the next. Without it a run opens what it needs, and closes it."""
+        """Keep connections open from one run to the next. Without it a run opens what it needs, and closes it.
+
+        Errors: `ConfigurationError` where the model lacks its key.
+        """
+        check_ready(self._config.model)
         stack = contextlib.AsyncExitStack()
         await stack.enter_async_context(opened(self._config.model))
         self._entered.setdefault(asyncio.get_running_loop(), []).append(stack)

@@ -20,7 +20,8 @@ from remit.errors import ConfigurationError
 from remit.limits import Limits
 from remit.messages import Usage
 from remit.models.base import Model, Price
-from remit.models.names import PROVIDERS, model
+from remit.models.names import model, named
+from remit.models.opening import check_ready
 from remit.remit import Remit
 
 __all__ = ["flagged", "model_of", "named_remit", "remit_for"]
@@ -33,7 +34,18 @@ _AS_IT_IS = ("model", "instructions")
 def remit_for(
     who: Who, limit: Limit, settings: Settings, directory: Path, *, output: Path | None = None
 ) -> AnyRemit:
-    """The remit of a run. `output` is the file of a JSON Schema. Errors: `ConfigurationError` for what is wrong or contradicts itself."""
+    """The remit of a run. `output` is the file of a JSON Schema.
+
+    Errors: `ConfigurationError` for what is wrong or contradicts itself, and for a model without its key.
+    """
+    remit = _remit_for(who, limit, settings, directory, output)
+    check_ready(named(remit.model))
+    return remit
+
+
+def _remit_for(
+    who: Who, limit: Limit, settings: Settings, directory: Path, output: Path | None
+) -> AnyRemit:
     flags = flagged(who, limit)
     if who.remit is None:
         schema = None if output is None else _schema(output)
@@ -65,23 +77,17 @@ def named_remit(name: str, settings: Settings, directory: Path) -> tuple[AnyRemi
         raise ConfigurationError(f"{profile.target.origin}: remits.{name}: {error}") from error
 
 
-def model_of(
-    run: Mapping[str, Setting], prices: Mapping[str, Setting], *, unasked: bool = False
-) -> Model:
-    """The model that is named there, at its address and price; a script is looked for beside the file that names it.
-
-    `unasked`: nothing will be sent to it, so it needs no key.
-    """
+def model_of(run: Mapping[str, Setting], prices: Mapping[str, Setting]) -> Model:
+    """The model that is named there, at its address and price; a script is looked for beside the file that names it."""
     setting, address = run["model"], _address(run)
     name, price = setting.value, prices.get(setting.value)
     if setting.base is not None and name.startswith(_SCRIPTED):
         name = f"{_SCRIPTED}{setting.base / name.removeprefix(_SCRIPTED)}"
     where = None if address is None else address.value
-    key = "" if unasked and name.partition(":")[0] in PROVIDERS else None
     try:
-        made = listed = model(name, base_url=where, api_key=key)
+        made = listed = model(name, base_url=where)
         if price is not None:
-            made = model(name, base_url=where, api_key=key, price=price.value)
+            made = model(name, base_url=where, price=price.value)
     except ConfigurationError as error:
         told = "" if setting.origin == "--model" else f"{setting.origin}: "
         raise ConfigurationError(f"{told}{error}") from error

@@ -24,7 +24,7 @@ from remit.messages import Message, Reply, Text, Usage
 from remit.models.base import Model, ModelProfile, ModelRequest, TextDelta, ToolSpec
 from remit.models.base import Settings as Asking
 from remit.models.names import PROVIDERS
-from remit.models.opening import opened
+from remit.models.opening import check_ready, opened
 from remit.models.prices import near_name
 from remit.transcript import Transcript
 
@@ -91,19 +91,19 @@ async def examined(
     provider = _provider(name)
     variable = "" if provider is None else provider.key_variable
     try:
-        model = model_of(run, settings.prices, unasked=True)
+        model = model_of(run, settings.prices)
     except ConfigurationError as error:
         yield _of(name, "name", "fail", str(error))
         return
-    if _key(variable):
-        yield _of(name, "key", "ok", _key_words(variable))
     try:
-        model = model_of(run, settings.prices)
+        check_ready(model)
     except ConfigurationError as error:
         yield _of(name, "key", "fail", str(error), f"export {variable}=...")
         for finding in _known(name, model.profile):
             yield finding
         return
+    if _key(variable):
+        yield _of(name, "key", "ok", _key_words(variable))
     if provider is None:
         yield _of(name, "reach", "ok", "it is made here: no key, no network")
     elif offline:

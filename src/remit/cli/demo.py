@@ -22,6 +22,7 @@ from remit.limits import Limits
 from remit.messages import Text
 from remit.models.base import Model, Price
 from remit.models.names import named
+from remit.models.opening import check_ready
 from remit.outcome import Outcome
 from remit.pending import Decision, Pending
 from remit.transcript import Transcript
@@ -96,6 +97,7 @@ def _desk(name: str | None, base_url: str | None) -> AnyRemit:
         return desk
     flags = flagged(Who(model=name, base_url=base_url), Limit())
     asked = model_of(flags, read_settings(here(), os.environ).prices)
+    check_ready(asked)
     return desk.replace(model=asked, limits=_payable(desk.limits, asked))
 
 

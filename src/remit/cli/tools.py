@@ -59,7 +59,7 @@ def tools(
         directory = here()
         settings = read_settings(directory, os.environ)
         run = {**settings.run, **flagged(Who(model=model, base_url=base_url), Limit())}
-        chosen = model_of(run, settings.prices, unasked=True) if "model" in run else None
+        chosen = model_of(run, settings.prices) if "model" in run else None
         remit = _remit(target, tools, chosen, settings, directory)
         if json:
             write_document(_document(remit), streams.answer)

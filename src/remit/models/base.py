@@ -226,7 +226,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
 class Model(Protocol):
     """One streamed call to a model.
 
-    It may also offer `opened()`, an async context manager that keeps connections open (`opening.py`).
+    It may also offer `opened()`, an async context manager that keeps connections open, and `check_ready()`, which raises
+    `ConfigurationError` where something is missing that every request needs (`opening.py`).
     """
 
     @property

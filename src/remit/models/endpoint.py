@@ -10,7 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Final
@@ -68,14 +75,15 @@ class Endpoint:
         *,
         base_url: str,
         model: str,
-        key: str | None = None,
+        key: str | Callable[[], str | None] | None = None,
         profile: ModelProfile | None = None,
         headers: Mapping[str, str] | None = None,
         query: str = "",
         idle_seconds: float = IDLE_SECONDS,
         streams: bool = True,
     ) -> None:
-        """`model` is its name as the provider calls it; `headers` go with every request and win over others.
+        """`model` is its name as the provider calls it; `headers` go with every request and win over others. A `key` that
+        is a function is asked for it once, when it is first needed.
 
         Units: `idle_seconds` is how long a stream may go without content.
         Errors: `ConfigurationError` for headers that cannot be sent, and a time that is none.
@@ -92,12 +100,14 @@ class Endpoint:
         self.profile = profile or ModelProfile()
         self._url = joined(base_url, codec.path) + query
         self._host = host_of(base_url)
-        spoken = {name.lower(): value for name, value in codec.headers(key).items()}
-        self._headers: Mapping[str, str] = {**_ALWAYS, **spoken, **own}
-        _check_headers(self._headers)
-        self._secrets = tuple(
-            [each for each in (key, *own.values()) if each and len(each) >= _SHORTEST_SECRET]
-        )
+        self._key = key
+        self._own = own
+        self._known: _Sender | None = None
+        """As whom requests are sent, once that has been looked up."""
+        if callable(key):
+            _check_headers(own)
+        else:
+            self.check_ready()
         self._idle = float(idle_seconds) if streams else math.inf
         self._streams = streams
 
@@ -108,6 +118,10 @@ class Endpoint:
     def base_url(self) -> str:
         """Where it is."""
         return self._base_url
+
+    def check_ready(self) -> None:
+        """Look up the key, if that has not been done. Nothing is sent. Errors: `ConfigurationError` where it is missing."""
+        self._sender()
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Keep connections while the block lasts, on the running event loop."""
@@ -132,7 +146,9 @@ class Endpoint:
         Errors: `ModelError` where it cannot be reached or does not take the key.
         """
         path = _MODELS if self._codec.wire != "anthropic" else f"/v1{_MODELS}?limit=1000"
-        request = HttpRequest("GET", joined(self._base_url, path) + self._query, self._headers, b"")
+        request = HttpRequest(
+            "GET", joined(self._base_url, path) + self._query, self._asking().headers, b""
+        )
         patience = Patience(self._host, idle=math.inf, deadline=deadline)
         try:
             async with _Sent(self._transport, request, patience) as response:
@@ -184,6 +200,26 @@ class Endpoint:
         finally:
             patience.close()
 
+    def _sender(self) -> _Sender:
+        """As whom requests are sent. Errors: `ConfigurationError` where the key is missing, or cannot be sent."""
+        if self._known is None:
+            key = self._key() if callable(self._key) else self._key
+            spoken = {name.lower(): value for name, value in self._codec.headers(key).items()}
+            headers = {**_ALWAYS, **spoken, **self._own}
+            _check_headers(headers)
+            secrets = [each for each in (key, *self._own.values()) if each]
+            long = [each for each in secrets if len(each) >= _SHORTEST_SECRET]
+            # The longest first: one may be a part of another.
+            self._known = _Sender(headers, tuple(sorted(long, key=len, reverse=True)))
+        return self._known
+
+    def _asking(self) -> _Sender:
+        """The same, for who did not check before. Errors: `ModelRejected`."""
+        try:
+            return self._sender()
+        except ConfigurationError as error:
+            raise ModelRejected(str(error), usage=Usage()) from None
+
     def _talk(self, request: ModelRequest) -> _Talk:
         talk = request.scratch.get(self)
         if talk is None:
@@ -191,7 +227,7 @@ class Endpoint:
         return talk
 
     def _written(self, wired: Wired) -> HttpRequest:
-        headers = self._headers
+        headers = self._asking().headers
         if wired.headers:
             headers = dict(headers)
             for name, value in wired.headers.items():
@@ -229,9 +265,18 @@ class Endpoint:
     def _withhold(self, error: ModelError) -> None:
         """No text of an error holds what is secret."""
         text = str(error)
-        for secret in self._secrets:
+        for secret in () if self._known is None else self._known.secrets:
             text = text.replace(secret, "[withheld]")
         error.args = (text, *error.args[1:])
+
+
+class _Sender(msgspec.Struct, frozen=True):
+    """As whom requests are sent."""
+
+    headers: Mapping[str, str]
+    """Those of every request, by names in lower case."""
+    secrets: tuple[str, ...]
+    """What no text may hold."""
 
 
 class _Talk:

@@ -74,8 +74,8 @@ def model(
     `profile` and `price` take the place of what is known of the model; `codec` speaks the wire in another way than
     the usual one, such as `AnthropicCodec(cache_ttl="1h")`; `streams=False` asks for replies whole.
     Nothing is sent here.
-    Errors: `ConfigurationError` for a name that nobody knows, with those that come near, and for a key that is
-    missing, with the variable that should hold it.
+    Errors: `ConfigurationError` for a name that nobody knows, with those that come near. A key that is missing is told when
+    a run begins, with the variable that should hold it.
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
         raise ConfigurationError(f"a model's name is a text such as demo:support, not {name!r}")

@@ -2,7 +2,8 @@
 
 Any model may offer `opened()`, an async context manager that is entered for every run that asks it, and for
 `async with remit`; it may be entered many times, from several event loops. One that has nothing to keep open
-offers none.
+offers none. `check_ready()` is another part that it may offer: whether it has what it needs, such as a key. That
+is asked before a run begins, so that a remit can be made, looked at and tested where no key is.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from remit.log import LOGGER
 from remit.models.base import Model
 
-__all__ = ["opened"]
+__all__ = ["check_ready", "opened"]
+
+
+def check_ready(model: Model) -> None:
+    """Whether a model can be asked as things are; nothing is sent. Errors: `ConfigurationError` where it cannot."""
+    check = getattr(model, "check_ready", None)
+    if callable(check):
+        check()
 
 
 def opened(model: Model) -> AbstractAsyncContextManager[None]:

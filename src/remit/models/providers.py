@@ -5,15 +5,17 @@
     openai-chat:    Chat Completions, of OpenAI or of any server that speaks it (`base_url=`)
     the others:     Chat Completions as that server speaks it (`wires/dialects.py`)
 
-Keys and base URLs come from the variables under which people know them, or are given. Nothing is sent here.
+Keys and base URLs come from the variables under which people know them, or are given. A key of the environment is
+looked up when the model is first asked, so that a module that names models can be imported where no key is. Nothing
+is sent here.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -92,7 +94,7 @@ def connected(
 ) -> Endpoint:
     """The model that a provider or server calls by this name.
 
-    Errors: `ConfigurationError` for a URL that is none, a key that is missing and headers that cannot be sent.
+    Errors: `ConfigurationError` for a URL that is none, a given key that is none and headers that cannot be sent.
     """
     provider, connection = PROVIDERS[prefix], connection or Connection()
     if not model or not model.isprintable():
@@ -100,7 +102,7 @@ def connected(
             f"model {prefix}:{model!r}: name the model, such as {prefix}:MODEL"
         )
     place = _place(prefix, provider, base_url)
-    key = _key(prefix, provider, place, api_key)
+    key = _key(prefix, provider.key_variable, place, api_key)
     # What is known of a model holds where its provider is; at another address it may be another model.
     foreign = None if place.rstrip("/") == provider.base_url else place
     spoken = _codec(prefix, provider, connection, elsewhere=foreign) if codec is None else codec
@@ -187,21 +189,34 @@ def _place(prefix: str, provider: Provider, base_url: str | None) -> str:
     return given
 
 
-def _key(prefix: str, provider: Provider, place: str, api_key: str | None) -> str | None:
-    """The key, None where none is sent. Errors: `ConfigurationError` where one is missing."""
-    if api_key is not None and not isinstance(api_key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+def _key(
+    prefix: str, variable: str, place: str, api_key: str | None
+) -> str | Callable[[], str | None] | None:
+    """The key that is given, None for none; else how it is looked up. Errors: `ConfigurationError` for a wrong one."""
+    if api_key is None:
+        return partial(_key_of_environment, prefix, variable, urlsplit(place).hostname or "")
+    if not isinstance(api_key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
         raise ConfigurationError("api_key= is a text")
-    key = os.environ.get(provider.key_variable, "") if api_key is None else api_key
+    return _proper(api_key, f"api_key= of {prefix}")
+
+
+def _key_of_environment(prefix: str, variable: str, host: str) -> str | None:
+    """The key in that variable, None where none is sent. Errors: `ConfigurationError` where one is missing, or wrong."""
+    key = _proper(os.environ.get(variable, ""), variable)
+    if key is None and not is_local(host):
+        raise ConfigurationError(
+            f"{prefix} at {host} wants a key: set {variable}, or give api_key=, which may be empty for a server that "
+            "wants none"
+        )
+    return key
+
+
+def _proper(key: str, where: str) -> str | None:
+    """A key as it is sent, None for an empty one. Errors: `ConfigurationError`, which does not show it."""
     key = key.strip()
     if key and not (key.isascii() and key.isprintable()):
         raise ConfigurationError(
-            f"the key of {prefix} holds characters that no key has: was something else copied along?"
-        )
-    host = urlsplit(place).hostname or ""
-    if not key and api_key is None and not is_local(host):
-        raise ConfigurationError(
-            f"{prefix} at {host} wants a key: set {provider.key_variable}, or give api_key=, which may be empty "
-            "for a server that wants none"
+            f"{where} holds characters that no key has: was something else copied along?"
         )
     return key or None
 

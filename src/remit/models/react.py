@@ -41,7 +41,7 @@ from remit.models.base import (
     TextDelta,
     ToolSpec,
 )
-from remit.models.opening import opened
+from remit.models.opening import check_ready, opened
 from remit.models.react_parser import THOUGHT_ISSUER, ReActParser
 from remit.models.wires.aliases import NameRule
 from remit.models.wires.lowering import Dialect
@@ -106,6 +106,10 @@ class ReActModel:
         return (
             dataclasses.replace(profile, native_output=False) if profile.native_output else profile
         )
+
+    def check_ready(self) -> None:
+        """Whether the inner model can be asked. Errors: `ConfigurationError`."""
+        check_ready(self.inner)
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """What the inner model keeps open."""

@@ -27,7 +27,7 @@ from remit.errors import ConfigurationError, ModelError
 from remit.messages import Reply, Usage
 from remit.models.base import Chunk, Model, ModelProfile, ModelRequest, TextDelta
 from remit.models.checked import is_price, is_usage
-from remit.models.opening import opened
+from remit.models.opening import check_ready, opened
 
 __all__ = ["AskModel", "ModelWrapper", "WrappedModel", "wrap_model"]
 
@@ -90,6 +90,10 @@ class WrappedModel:
     @property
     def profile(self) -> ModelProfile:
         return self.beneath.profile
+
+    def check_ready(self) -> None:
+        """Whether the model beneath can be asked. Errors: `ConfigurationError`."""
+        check_ready(self.beneath)
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """What the model beneath keeps open."""

@@ -8,6 +8,7 @@ Beside it: `serve/`, a provider that is asked over a socket; `protocol/`, the ju
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from remit.errors import ModelRejected
 from remit.messages import Block, Message, Opaque, Reply, Usage
 from remit.models.base import BlockDone, Chunk, Model, ModelProfile, ModelRequest
+from remit.models.opening import check_ready, opened
 from remit.models.wires import codec
 from remit.testing.protocol import Judge, Refused, judge
 
@@ -55,6 +57,14 @@ class JudgedModel:
     @property
     def profile(self) -> ModelProfile:
         return self.inner.profile
+
+    def check_ready(self) -> None:
+        """Whether the model inside can be asked. Errors: `ConfigurationError`."""
+        check_ready(self.inner)
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """What the model inside keeps open."""
+        return opened(self.inner)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Ask once. Errors: `ModelRejected` with the provider's reason, besides those of the model inside."""
