@@ -43,6 +43,7 @@ from remit.models import received
 from remit.models.base import BlockDone, Chunk, ModelRequest
 from remit.models.endpoint import Endpoint
 from remit.models.patience import AFTER_DEADLINE_SECONDS
+from remit.models.wires.codec import Wired
 from remit.testing import ModelConformance, run_virtual
 
 KEY = "sk-very-secret-0123456789"
@@ -130,6 +131,36 @@ def test_a_stream_that_ends_early_is_a_failed_attempt_with_what_was_reported() -
     broken = fail(Response((cut, ModelUnavailable("the connection broke off"))))
     assert broken.usage == Usage(input=7, output=3)
     assert isinstance(broken, ModelUnavailable)
+
+
+def test_an_empty_piece_is_no_end_of_a_body() -> None:
+    """N2: a client of another make may hand one out."""
+    assert isinstance(ask(Response((b"", HELLO[:9], b"", HELLO[9:])))[-1], Reply)
+
+
+def test_what_a_wire_cannot_say_is_refused_and_nothing_is_charged() -> None:
+    """N2, L2: nothing was sent."""
+
+    class Unable(PlainCodec):
+        def encoder(self, model: str) -> Any:
+            encoder = super().encoder(model)
+
+            def encode(request: ModelRequest, *, stream: bool) -> Wired:
+                raise ConfigurationError("this wire has no word for it")
+
+            encoder.encode = encode
+            return encoder
+
+    model, transport = endpoint(codec=Unable())
+
+    async def main() -> None:
+        outcome = await Remit(name="r", model=model, limits=LIMITS, runtime=runtime()).run("go")
+        assert outcome.reason is Reason.MODEL_FAILED
+        assert "no word for it" in (outcome.error or "")
+        assert outcome.spend.tree.tokens == 0
+
+    run_virtual(main())
+    assert not transport.requests
 
 
 def test_an_error_of_the_transport_keeps_what_it_says_of_usage() -> None:

@@ -727,6 +727,22 @@ def test_a_proxy_is_taken_as_given_or_from_the_environment(monkeypatch: pytest.M
     assert through("", monkeypatch, http_proxy="http://{}") is None
 
 
+def test_no_proxy_of_the_environment_stands_before_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """N3: a server of one's own is reached, whatever is set for the world outside."""
+    for name in ("http_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+
+    async def main() -> None:
+        async with asyncio.timeout(SECONDS), Server().serving(hello) as server:
+            for host in ("127.0.0.1", "localhost"):
+                await reply_of(model_at(f"http://{host}:{server.port}/v1", Connection()))
+            assert len(server.seen) == 2
+
+    asyncio.run(main())
+
+
 def test_what_a_proxy_refuses_is_told() -> None:
     async def main(status: str) -> ModelError:
         async with Server().serving(says(b"", status)) as server:

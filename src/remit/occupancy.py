@@ -19,7 +19,7 @@ def fixed_tokens(instructions: str, specs: Iterable[ToolSpec]) -> int:
 
 
 def what_fills(
-    window: int,
+    window: int | None,
     *,
     instructions: str,
     specs: Sequence[ToolSpec],
@@ -28,7 +28,8 @@ def what_fills(
 ) -> str:
     """Why no request fits: the parts of the next one with their estimated tokens, the largest first.
 
-    Units: tokens as the provider counts them, `density` of them for each token of an estimate.
+    Units: tokens as the provider counts them, `density` of them for each token of an estimate. `window` is None
+    where it was the provider that found the prompt too long.
     """
 
     def counted(tokens: int) -> str:
@@ -50,7 +51,12 @@ def what_fills(
         for tokens, name, largest in sorted(parts, key=lambda part: -part[0])
         if tokens
     ]
-    return f"the context window of {window:,} tokens is full: {', '.join(told)}"
+    full = (
+        "the provider finds the prompt too long"
+        if window is None
+        else f"the context window of {window:,} tokens is full"
+    )
+    return f"{full}: {', '.join(told)}"
 
 
 def _spec_chars(spec: ToolSpec) -> int:

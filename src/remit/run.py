@@ -423,8 +423,9 @@ class Run:
 
     def _full(self) -> str:
         """What fills the window, in words."""
+        window = self.config.model.profile.context_window
         return what_fills(
-            self.config.model.profile.context_window,
+            None if self.state.overflowed else window,
             instructions=self.state.opened.instructions,
             specs=self.config.described,
             transcript=self.state.transcript,

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from remit.errors import ConfigurationError
 from remit.explained import explained
 
-__all__ = ["Connection", "host_of", "is_local"]
+__all__ = ["Connection", "host_of", "is_local", "is_loopback"]
 
 
 @explained("Connection(proxy=..., ca_file=..., client_cert=..., api_version=...)")
@@ -62,6 +62,17 @@ class Connection:
 def host_of(url: str) -> str:
     """The host of a URL with its port, as far as it has them; for people, so without credentials."""
     return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine itself."""
+    host = host.lower().strip("[]")
+    return (
+        host == "localhost"
+        or host.endswith(".localhost")
+        or host == "::1"
+        or (host.startswith("127.") and host.replace(".", "").isdecimal())
+    )
 
 
 def is_local(host: str) -> bool:

@@ -167,7 +167,7 @@ class Endpoint:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Ask once. Errors: `ModelError`, with what was used up as far as that is known."""
         talk = self._talk(request)
-        wired = talk.encoder.encode(request, stream=self._streams)
+        wired = self._encoded(talk, request)
         patience = Patience(self._host, idle=self._idle, deadline=request.deadline)
         try:
             for repairs in range(_REPAIRS + 1):
@@ -178,7 +178,7 @@ class Endpoint:
                         received = Received(wired.decoder, response, self._host)
                         chunks = response.chunks()
                         try:
-                            while data := await patience.bear(anext(chunks, b"")):
+                            while (data := await patience.bear(anext(chunks, None))) is not None:
                                 for chunk in received.feed(data):
                                     yield chunk
                                 if received.complete:
@@ -226,6 +226,13 @@ class Endpoint:
             talk = request.scratch[self] = _Talk(self._codec.encoder(self._model))
         return talk
 
+    def _encoded(self, talk: _Talk, request: ModelRequest) -> Wired:
+        """The request for the wire. Errors: `ModelRejected` for what this wire cannot say."""
+        try:
+            return talk.encoder.encode(request, stream=self._streams)
+        except ConfigurationError as error:
+            raise ModelRejected(str(error), usage=Usage()) from error
+
     def _written(self, wired: Wired) -> HttpRequest:
         headers = self._asking().headers
         if wired.headers:
@@ -251,7 +258,7 @@ class Endpoint:
     ) -> Wired:
         """The request again, without what it was refused for. Errors: the refusal, where that is no help."""
         if more and fault.repair is not None and talk.encoder.repair(fault.repair):
-            again = talk.encoder.encode(request, stream=self._streams)
+            again = self._encoded(talk, request)
             if again.body != refused.body:
                 return again
         raise fault.error

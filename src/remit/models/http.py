@@ -30,7 +30,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from remit.errors import ConfigurationError
-from remit.models.connection import Connection, host_of
+from remit.models.connection import Connection, host_of, is_loopback
 from remit.models.http_faults import CONNECT_SECONDS, broken_off, no_answer
 from remit.models.transport import HttpRequest
 
@@ -328,7 +328,9 @@ async def _drain(content: aiohttp.StreamReader) -> None:
 
 
 def _environment_proxy(url: URL) -> str | None:
-    """What the environment says about the way to a URL."""
+    """What the environment says about the way to a URL; no proxy leads back to this machine."""
+    if is_loopback(url.host or ""):
+        return None
     proxies = urllib.request.getproxies_environment()
     bypass: Callable[..., bool] = vars(urllib.request)[
         "proxy_bypass_environment"

@@ -153,15 +153,17 @@ def _codec(
         # The prefix of OpenAI's own is also that of any server that speaks it, at another address.
         anybodys = elsewhere if prefix == "openai-chat" else None
         return ChatCodec(provider.dialect if anybodys is None else compatible_at(anybodys))
+    # What a server issues goes back to its own place and to no other (T7).
+    issuer = prefix if elsewhere is None else f"{prefix}:{host_of(elsewhere)}"
     if prefix == "openai":
         from remit.models.wires.responses import ResponsesCodec
 
-        # What a server issues goes back to its own place and to no other (T7).
-        issuer = prefix if elsewhere is None else f"{prefix}:{host_of(elsewhere)}"
         return ResponsesCodec(key_variable=provider.key_variable, issuer=issuer)
     from remit.models.wires.anthropic import AnthropicCodec
 
-    return AnthropicCodec() if version is None else AnthropicCodec(version=version)
+    if version is None:
+        return AnthropicCodec(issuer=issuer)
+    return AnthropicCodec(version=version, issuer=issuer)
 
 
 def _place(prefix: str, provider: Provider, base_url: str | None) -> str:
