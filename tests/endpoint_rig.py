@@ -33,10 +33,10 @@ from remit.models.wires.sse import ServerEvent
 
 
 class PlainDecoder:
-    """Events are `{"text": ...}`, `{"use": [id, name, arguments]}`, `{"usage": [input, output]}`, `{"stop": ...}`."""
+    """Events are `{"text": ...}`, `{"thought": ...}`, `{"use": [id, name, arguments]}`, `{"usage": [input, output]}`, `{"stop": ...}`."""
 
     def __init__(self) -> None:
-        self.content = 0
+        self.content = self.unshown = 0
         self.usage: Usage | None = None
         self.blocks: list[Text | ToolUse] = []
 
@@ -49,6 +49,10 @@ class PlainDecoder:
             self.content += 1
             self.blocks.append(Text(said["text"]))
             return (TextDelta(said["text"]), BlockDone(self.blocks[-1]))
+        if "thought" in said:
+            self.content += 1
+            self.unshown += len(said["thought"])
+            return ()
         if "use" in said:
             self.content += 1
             self.blocks.append(ToolUse(*said["use"]))

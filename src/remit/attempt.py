@@ -17,10 +17,11 @@ from remit.amounts import ZERO, Amount
 from remit.budget import Reservation
 from remit.caching import Sent, missed
 from remit.dispatch.early import EarlyReads
-from remit.errors import ContextExceeded, ModelError, ModelProtocolError
+from remit.errors import ConfigurationError, ContextExceeded, ModelError, ModelProtocolError
 from remit.messages import Block, Message, Reply, StopReason, ToolUse, Usage
-from remit.models.base import CUT_BACK, BlockDone, Chunk, ModelRequest, Notice, TextDelta
-from remit.models.checked import checked_block, checked_reply, is_usage
+from remit.models.base import CUT_BACK, BlockDone, Chunk, ModelRequest, Notice, TextDelta, Underway
+from remit.models.checked import checked_block, checked_reply, checked_underway, is_usage
+from remit.models.seen import Seen
 from remit.preview import preview
 from remit.quote import Quote, cost_of
 from remit.rows import Asked, Charged, Replied
@@ -30,8 +31,6 @@ from remit.state import FINAL, RUNNABLE, Limit
 from remit.supervise import Raised, Returned, arrived, contained, give_up, was_stopped
 
 __all__ = ["Attempt"]
-
-_CHARS_PER_TOKEN = 4
 
 
 class Attempt:
@@ -58,7 +57,7 @@ class Attempt:
         self._reads = EarlyReads(run, allowed=not self._closing)
         self._blocks: list[Block] = []
         self._uses: list[ToolUse] = []
-        self._chars = 0
+        self._seen = Seen()
         self._sent = False
         """Whether the model was asked at all."""
         self._over = False
@@ -125,13 +124,15 @@ class Attempt:
                 raise ModelProtocolError("the stream went on after its reply", usage=reply.usage)
             match chunk:
                 case TextDelta(str(text)):
-                    self._chars += len(text)
+                    self._seen.show(text)
                     self._run.emit("text", {"text": text})
                 case BlockDone(block):
                     self._complete(checked_block(block))
                 case Notice(str(what), str(text)):
                     self._cut_back |= what == CUT_BACK
                     self._run.emit("model_notice", {"what": what, "text": text})
+                case Underway(int()):
+                    self._seen.learn(checked_underway(chunk))
                 case Reply():
                     reply = checked_reply(chunk, self._blocks)
                 case _:
@@ -140,8 +141,8 @@ class Attempt:
 
     def _complete(self, block: Block) -> None:
         self._blocks.append(block)
+        self._seen.complete(block)
         if isinstance(block, ToolUse):
-            self._chars += len(block.arguments)
             self._uses.append(block)
             self._reads.consider(self._uses)
 
@@ -260,6 +261,8 @@ class Attempt:
     def _charge(self, error: BaseException) -> None:
         """Charge a failed attempt: as reported, or by estimate where nothing was."""
         reported = error.usage if isinstance(error, ModelError) and is_usage(error.usage) else None
+        if isinstance(error, ConfigurationError):
+            reported = Usage()  # a wrong call is refused before anything is sent
         billed = self._estimate() if reported is None else reported
         usd = cost_of(self._run.config.model.profile, billed, None)
         estimated = reported is None
@@ -269,8 +272,8 @@ class Attempt:
             self._run.write_charged(Charged(billed, usd, estimated, overshoot=overshoot))
 
     def _estimate(self) -> Usage:
-        """What nobody reported: the prompt, and what was seen of the output."""
-        return Usage(input=self._run.prompt_tokens, output=self._chars // _CHARS_PER_TOKEN)
+        """What nobody reported in full: the prompt, and what was seen of the output."""
+        return self._seen.estimate(self._run.prompt_tokens)
 
 
 def _tell(run: Run, row: Replied, overshoot: Amount) -> None:

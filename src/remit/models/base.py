@@ -36,6 +36,7 @@ __all__ = [
     "Settings",
     "TextDelta",
     "ToolSpec",
+    "Underway",
 ]
 
 _MILLION = Decimal(1_000_000)
@@ -62,10 +63,21 @@ class Notice(msgspec.Struct, frozen=True):
     """A sentence for people."""
 
 
+class Underway(msgspec.Struct, frozen=True):
+    """What of a reply has come that is neither shown nor complete. It bills a reply that never ends, and is nothing
+    else: whoever reads a stream may pass it over.
+    """
+
+    chars: int = 0
+    """Characters since the last chunk of this kind: thinking, arguments of calls."""
+    usage: Usage | None = None
+    """What the provider has reported until now, where it was not told before."""
+
+
 CUT_BACK: Final = "cut_back"
 """`Notice.what` where a wire left something out that it had sent before, so that a cached prefix is lost."""
 
-Chunk: TypeAlias = TextDelta | BlockDone | Notice | Reply
+Chunk: TypeAlias = TextDelta | BlockDone | Notice | Underway | Reply
 
 
 @dataclass(frozen=True, slots=True)

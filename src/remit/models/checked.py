@@ -12,8 +12,9 @@ from typing import Any
 
 from remit.errors import ModelProtocolError
 from remit.messages import Block, Message, Opaque, Reply, StopReason, Text, ToolUse, Usage
+from remit.models.base import Underway
 
-__all__ = ["checked_block", "checked_reply", "is_price", "is_usage"]
+__all__ = ["checked_block", "checked_reply", "checked_underway", "is_price", "is_usage"]
 
 
 def checked_block(block: Any) -> Block:
@@ -47,6 +48,14 @@ def checked_reply(reply: Reply, seen: Sequence[Block] = ()) -> Reply:
     if reply.usd is not None and not is_price(reply.usd):
         raise ModelProtocolError("the reply's usd is no amount of US dollars", usage=usage)
     return reply
+
+
+def checked_underway(underway: Underway) -> Underway:
+    """What is said of a reply before its end. Errors: `ModelProtocolError`."""
+    chars, usage = underway.chars, underway.usage
+    if type(chars) is not int or chars < 0 or not (usage is None or is_usage(usage)):
+        raise ModelProtocolError("what it says of a reply under way is no count")
+    return underway
 
 
 def is_usage(value: Any) -> bool:

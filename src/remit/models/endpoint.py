@@ -173,6 +173,7 @@ class Endpoint:
             for repairs in range(_REPAIRS + 1):
                 for notice in talk.notices(wired):
                     yield notice
+                patience.begin()
                 async with _Sent(self._transport, self._written(wired), patience) as response:
                     if 200 <= response.status < 300:
                         received = Received(wired.decoder, response, self._host)

@@ -57,6 +57,11 @@ class Patience:
         self._timer: asyncio.TimerHandle | None = None
         self._set()
 
+    def begin(self) -> None:
+        """Another request goes out: what the one before it took is none of its time."""
+        self._last = self._loop.time()
+        self._content = 0
+
     def heard(self, content: int) -> None:
         """So many pieces of content have come in all: nothing but content keeps a wait going."""
         if content != self._content:

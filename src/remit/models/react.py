@@ -40,6 +40,7 @@ from remit.models.base import (
     Notice,
     TextDelta,
     ToolSpec,
+    Underway,
 )
 from remit.models.opening import check_ready, opened
 from remit.models.react_parser import THOUGHT_ISSUER, ReActParser
@@ -299,16 +300,18 @@ class _Reading:
         self._is_streamed = False
         """Whether the text block that is being written came in pieces."""
         self._blocks: list[Block] = []
+        self._unshown = 0
+        """Characters that were read and not told; below zero where they were told before they were shown."""
 
     def take(self, chunk: Chunk) -> Iterator[Chunk]:
         """What one chunk comes to."""
         match chunk:
             case TextDelta(text):
                 self._is_streamed = True
-                yield from self._own(self._parser.feed(text))
+                yield from self._read(text)
             case BlockDone(Text(text)):
                 if not self._is_streamed:
-                    yield from self._own(self._parser.feed(text))
+                    yield from self._read(text)
                 self._is_streamed = False
                 if not self._parser.is_inside_input:  # the next block begins a line of its own
                     yield from self._own(self._parser.feed("\n"))
@@ -318,10 +321,21 @@ class _Reading:
                 yield from self._own([BlockDone(ToolUse(next(self._ids), name, arguments))])
             case BlockDone():
                 pass  # its own block, which cannot go back to it
-            case Notice():
+            case Notice() | Underway():
                 yield chunk
             case Reply():
                 yield from self._end(chunk)
+
+    def _read(self, text: str) -> Iterator[Chunk]:
+        """Text of the inner model; what of it is not shown costs the same."""
+        self._unshown += len(text)
+        for chunk in self._own(self._parser.feed(text)):
+            if isinstance(chunk, TextDelta):
+                self._unshown -= len(chunk.text)
+            yield chunk
+        if self._unshown > 0:
+            yield Underway(self._unshown)
+            self._unshown = 0
 
     def _own(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         """The chunks, with the tools' own names in their calls."""

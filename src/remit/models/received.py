@@ -6,15 +6,15 @@ text, replies as streams, and pages as anything. Pure; `endpoint.py` feeds it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from remit.errors import ModelProtocolError, ModelRejected
+from remit.errors import ModelError, ModelProtocolError, ModelRejected
 from remit.messages import Reply, Text, Usage
-from remit.models.base import BlockDone, Chunk, TextDelta
+from remit.models.base import BlockDone, Chunk, TextDelta, Underway
 from remit.models.transport import HttpResponse
 from remit.models.wires.codec import Decoder
-from remit.models.wires.sse import EventReader
+from remit.models.wires.sse import EventReader, ServerEvent
 
 __all__ = ["Received", "chunks_of"]
 
@@ -37,8 +37,10 @@ class Received:
         "_events",
         "_head",
         "_host",
+        "_is_usage_told",
         "_labelled",
         "_size",
+        "_unshown",
         "_whole",
         "complete",
     )
@@ -52,6 +54,9 @@ class Received:
         self._events: EventReader | None = None
         self._whole: bytearray | None = None
         self._size = 0
+        self._unshown = 0
+        """What the decoder had seen and nobody was shown, when it was last told."""
+        self._is_usage_told = False
         self.complete = False
         """Whether the reply has come."""
 
@@ -68,18 +73,27 @@ class Received:
         if self._events is not None:
             if self._size > MOST_STREAM_BYTES:
                 raise ModelProtocolError(f"a stream is over {MOST_STREAM_BYTES:,} bytes")
-            feed = self._decoder.feed
-            for event in self._events.feed(data):
+            yield from self._said(self._events.feed(data))
+        elif self._whole is not None:
+            if self._size > MOST_WHOLE_BYTES:
+                raise ModelProtocolError(f"a reply is over {MOST_WHOLE_BYTES:,} bytes")
+            self._whole += data
+
+    def _said(self, events: Iterable[ServerEvent]) -> Iterator[Chunk]:
+        """What events come to, up to the reply: what stands behind it is of no interest."""
+        feed = self._decoder.feed
+        try:
+            for event in events:
                 for chunk in feed(event):
                     if isinstance(chunk, Reply):
                         self.complete = True
                     yield chunk
                 if self.complete:
-                    return  # what stands behind it is of no interest
-        elif self._whole is not None:
-            if self._size > MOST_WHOLE_BYTES:
-                raise ModelProtocolError(f"a reply is over {MOST_WHOLE_BYTES:,} bytes")
-            self._whole += data
+                    return
+        except ModelError:
+            yield from self._news()
+            raise
+        yield from self._news()
 
     def end(self) -> Iterator[Chunk]:
         """The body is over. Errors: `ModelError`."""
@@ -89,6 +103,16 @@ class Received:
             yield from chunks_of(self._decoder.whole(bytes(self._whole)))
         else:
             raise ModelProtocolError(f"the answer of {self._host} is empty")
+
+    def _news(self) -> Iterator[Underway]:
+        """What has come since the last time that is neither shown nor complete."""
+        decoder = self._decoder
+        unshown, self._unshown = decoder.unshown - self._unshown, decoder.unshown
+        usage = None if self._is_usage_told else decoder.usage
+        if usage is not None:
+            self._is_usage_told = True
+        if unshown or usage is not None:
+            yield Underway(unshown, usage)
 
     def _begun(self, data: bytes) -> bytes:
         """Tell apart what comes, as soon as it can be; all of it that is known, or nothing yet."""

@@ -16,7 +16,7 @@ import functools
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeAlias
 
@@ -25,9 +25,10 @@ import msgspec
 from remit.amounts import EXACT
 from remit.errors import ConfigurationError, ModelError
 from remit.messages import Reply, Usage
-from remit.models.base import Chunk, Model, ModelProfile, ModelRequest, TextDelta
+from remit.models.base import Chunk, Model, ModelProfile, ModelRequest
 from remit.models.checked import is_price, is_usage
 from remit.models.opening import check_ready, opened
+from remit.models.seen import Seen
 
 __all__ = ["AskModel", "ModelWrapper", "WrappedModel", "wrap_model"]
 
@@ -138,8 +139,8 @@ async def _asked(model: Model, request: ModelRequest, bill: _Bill) -> AsyncGener
         async for chunk in stream:
             if isinstance(chunk, Reply):
                 entry.reported, entry.usd = chunk.usage, chunk.usd
-            elif isinstance(chunk, TextDelta):
-                entry.chars += len(chunk.text)
+            else:
+                entry.seen.take(chunk)
             yield chunk
     except ModelError as error:
         entry.reported = error.usage
@@ -165,8 +166,8 @@ class _Entry:
     reported: Usage | None = None
     usd: Decimal | None = None
     """As the provider states it."""
-    chars: int = 0
-    """Characters of text that were seen."""
+    seen: Seen = field(default_factory=Seen)
+    """What came before its end."""
 
     @property
     def is_reported(self) -> bool:
@@ -178,7 +179,7 @@ class _Entry:
         if self.reported is not None and self.is_reported:
             return self.reported
         prompt = self.request.transcript.tokens + len(self.request.instructions) // _CHARS_PER_TOKEN
-        return Usage(input=prompt, output=self.chars // _CHARS_PER_TOKEN)
+        return self.seen.estimate(prompt)
 
 
 class _Bill:

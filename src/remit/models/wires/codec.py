@@ -39,6 +39,9 @@ class Decoder(Protocol):
     content: int
     """Pieces of content so far: text, thinking, arguments, blocks. A ping or a comment is none; idle time is
     measured on this."""
+    unshown: int
+    """Characters so far of what is not shown as text: thinking, arguments of calls. A reply that never ends is
+    billed by what was seen of it."""
 
     @property
     def usage(self) -> Usage | None:

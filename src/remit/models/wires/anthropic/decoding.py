@@ -118,7 +118,7 @@ class AnthropicDecoder:
     """Reads one reply."""
 
     def __init__(self, issuer: str, toolbox: Toolbox | None = None) -> None:
-        self.content = 0
+        self.content = self.unshown = 0
         self._issuer = issuer
         self._toolbox = toolbox
         self._counted = Counted()
@@ -254,6 +254,7 @@ class AnthropicDecoder:
             if field == "text" and block.kind == "text":
                 return (self._text(piece),)
             self._chars += len(piece)
+            self.unshown += len(piece)
             return ()
         if _replace(block, delta):
             self.content += 1

@@ -109,7 +109,7 @@ class ChatDecoder:
 
     def __init__(self, dialect: ChatDialect, tools: Toolbox | None = None) -> None:
         """Without tools, names and arguments stay as they stand."""
-        self.content = 0
+        self.content = self.unshown = 0
         self._dialect = dialect
         self._tools = tools
         self._known: Collection[str] = () if tools is None else tools.wire_names
@@ -200,8 +200,10 @@ class ChatDecoder:
         if isinstance(piece.refusal, str) and piece.refusal:
             self._refusal.append(piece.refusal)
             self.content += 1
+            self.unshown += len(piece.refusal)
         if piece.has_extras:
             self.content += self._extras.take(piece)
+            self.unshown += _thought(piece)
 
     def _mended(self, text: str) -> str:
         """Text whose characters are whole; half of one waits for the other."""
@@ -216,6 +218,7 @@ class ChatDecoder:
         if not entries:
             return
         self.content += 1
+        self.unshown += sum([_length(each.function.arguments) for each in entries if each.function])
         self._calls.take(entries)
         ready = self._calls.ready()
         if self._calls.calls and not self._blocks:
@@ -406,6 +409,17 @@ def _entries(piece: MessagePiece) -> Sequence[CallPiece]:
     return (
         () if piece.function_call is None else (CallPiece(index=0, function=piece.function_call),)
     )
+
+
+def _thought(piece: MessagePiece) -> int:
+    """Characters of reasoning in a piece. Some servers say it in two fields at once."""
+    plain = max(_length(piece.reasoning_content), _length(piece.reasoning))
+    return plain or _length(piece.reasoning_details)
+
+
+def _length(raw: msgspec.Raw) -> int:
+    """Characters of a text as it stands on the wire, without its quotes."""
+    return max(len(raw) - 2, 0)
 
 
 def _function_of(entry: CallPiece) -> CallPiece:

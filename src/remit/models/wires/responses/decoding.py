@@ -136,7 +136,7 @@ class ResponsesDecoder:
         """There was a call that was not finished."""
         self._usage: Usage | None = None
         self._over = False
-        self.content = 0
+        self.content = self.unshown = 0
 
     @property
     def usage(self) -> Usage | None:
@@ -154,7 +154,7 @@ class ResponsesDecoder:
             text = self._delta(read)
             return (TextDelta(text),) if text else ()
         if kind in _ARGUMENTS:
-            self._delta(read)
+            self.unshown += len(self._delta(read))
         elif kind == "response.output_item.done":
             return self._item_done(read)
         elif kind == "response.output_item.added":
@@ -168,6 +168,7 @@ class ResponsesDecoder:
             raise error_of(self._object(event.data, "an error"), self._usage)
         elif kind.endswith(".delta") or "_call." in kind:
             self.content += 1  # reasoning, and how the provider's own tools get on
+            self.unshown += max(len(read.delta) - 2, 0)  # it stands in quotes
         return ()
 
     def end(self) -> Sequence[Chunk]:
