@@ -40,7 +40,7 @@ from remit import (
     Usage,
 )
 from remit.models import received
-from remit.models.base import BlockDone, Chunk, ModelRequest
+from remit.models.base import BlockDone, Chunk, ModelRequest, Underway
 from remit.models.endpoint import Endpoint
 from remit.models.patience import AFTER_DEADLINE_SECONDS
 from remit.models.wires.codec import Wired
@@ -72,6 +72,23 @@ def fail(*responses: Response | Exception, **options: Any) -> ModelError:
 
 
 # What comes
+
+
+def test_what_is_not_shown_is_told_once_and_what_was_reported_too() -> None:
+    """J4: it bills a reply that never ends, whichever way it ends."""
+    thought = sse({"usage": [70, 1]}, {"thought": "x" * 40})
+    for last in (sse({"error": "gone"}), ModelUnavailable("gone"), 1e6):
+        seen: list[Chunk] = []
+
+        async def main(last: Any = last, seen: list[Chunk] = seen) -> None:
+            pieces = (thought, sse({"text": "Hm."}), sse({"thought": "y" * 8}), last)
+            async for chunk in endpoint(Response(pieces))[0].stream(request()):
+                seen.append(chunk)
+
+        with pytest.raises(ModelError):
+            run_virtual(main())
+        said = [chunk for chunk in seen if isinstance(chunk, Underway)]
+        assert said == [Underway(40, Usage(input=70, output=1)), Underway(8)]
 
 
 def test_a_stream_is_told_as_it_comes_and_ends_in_one_reply() -> None:
@@ -329,6 +346,34 @@ def test_a_cancel_in_the_instant_of_an_idle_timeout_is_still_a_cancel() -> None:
         assert task.cancelled()
 
     run_virtual(main())
+
+
+def refusal(*body: bytes | float, delay: float = 0.0) -> Response:
+    """A refusal that asks for a repair."""
+    return Response(body, status=400, headers={"repair": "opaque"}, delay=delay)
+
+
+def test_a_repaired_request_has_its_own_time() -> None:
+    """case 60, N2: what a refusal took, and that it never came to its end, is none of the next request's time."""
+    slow = Response(delay=50)
+    assert isinstance(ask(refusal(b"no", delay=50), slow, idle_seconds=60)[-1], Reply)
+    assert isinstance(ask(refusal(b"no", 1e6), slow, idle_seconds=60)[-1], Reply)
+    failure = fail(refusal(b"no", 1e6), Response(delay=1e6), idle_seconds=60)
+    assert "for 60 seconds" in str(failure)
+
+
+def test_a_cancel_behind_a_refusal_that_hung_is_still_a_cancel() -> None:
+    """K1, case 60: the timer that ended the reading of the refusal has nothing to do with it."""
+    model, _ = endpoint(refusal(b"no", 1e6), Response(delay=1e6), idle_seconds=60)
+
+    async def main() -> float:
+        task = asyncio.create_task(chunks_of(model))
+        asyncio.get_running_loop().call_at(70, task.cancel)
+        await asyncio.wait([task])
+        assert task.cancelled()
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(main()) == 70
 
 
 def test_a_stream_that_is_left_early_is_closed() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
@@ -15,11 +16,12 @@ import pytest
 
 import remit as rm
 from loop_rig import LIMITS, results, runtime, said, text_of
-from remit import Reason
+from remit import Limits, Outcome, Reason
 from remit.messages import Media, Message, Opaque, StopReason, ToolUse
+from remit.models.base import Chunk
 from remit.models.wires.responses import ResponsesCodec
 from remit.testing import ModelConformance, Step, run_virtual
-from remit.testing.serve import Cut, MemoryTransport, Received, ScriptedProvider, Server
+from remit.testing.serve import Cut, Dripped, MemoryTransport, Received, ScriptedProvider, Server
 from remit.testing.serve.written import Frame, Written
 from wire_rig import (
     both_ways,
@@ -528,6 +530,65 @@ def test_usage_of_every_attempt_is_counted_once(wire: str) -> None:
         [Step(("look_up", {"order": 7}), usage=usage), Step("Done.", usage=usage)], wire, [look_up]
     )
     assert played.outcome.spend.own.usage == usage + usage
+
+
+@rm.wrap_model
+async def plainly(request: rm.ModelRequest, ask: rm.AskModel) -> AsyncIterator[Chunk]:
+    async for chunk in ask(request):
+        yield chunk
+
+
+@on_every_wire
+@pytest.mark.parametrize("around", ["nothing", "wrapper", "react"])
+@pytest.mark.parametrize("ends", ["broken", "cancelled", "late"])
+def test_a_reply_that_never_ends_is_billed_by_all_that_came(
+    wire: str, around: str, ends: str
+) -> None:
+    """J4, L2: the half of a long call costs what half a long text costs, though nobody was shown it."""
+
+    @rm.tool(effect="idempotent")
+    async def write(text: str) -> str:
+        """Write it."""
+        return text
+
+    text = "x" * 40_000
+    says: Any = ("write", {"text": text})
+    if around == "react":
+        says = f'Thought: so\nAction: write\nAction Input: {{"text": "{text}"}}\nEnd Action\n'
+    fault = Cut(says, at=22_000) if ends == "broken" else Dripped(says, bytes=2_000, seconds=1.0)
+    transport = MemoryTransport(ScriptedProvider([fault, "Final Answer: done."], wire))
+    model = transport.model()
+    if around != "nothing":
+        model = plainly(model) if around == "wrapper" else rm.ReActModel(model)
+
+    async def main() -> Outcome[Any]:
+        late = Limits(steps=3, tokens=200_000, seconds=12.0)
+        desk = remit_of(
+            model, [write], runtime=runtime(), limits=late if ends == "late" else LIMITS
+        )
+        async with desk.stream("Go.") as live:
+            if ends == "cancelled":
+                await asyncio.sleep(12)
+                return await live.cancel()
+            async for _ in live:
+                pass
+        return live.outcome
+
+    outcome = run_virtual(main)
+    assert not transport.open
+    spent = outcome.spend.own.usage
+    assert 1_500 < spent.output < 8_000
+
+
+@on_every_wire
+def test_a_request_that_cannot_be_written_costs_nothing(wire: str) -> None:
+    """J4: a wrong setting is refused before anything is sent, so there is nothing to estimate."""
+    own = "input" if wire == "openai" else "messages"
+    played = play(["Never."], wire, settings=rm.Settings(extra={own: []}))
+    assert played.outcome.reason is Reason.MODEL_FAILED
+    assert own in str(played.outcome.error)
+    assert played.provider.requests == []
+    assert played.outcome.spend.own.usage == rm.Usage()
 
 
 # The contract of a model

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         Price,
         Settings,
         TextDelta,
+        Underway,
     )
     from remit.models.connection import Connection
     from remit.models.names import model
@@ -134,6 +135,7 @@ __all__ = [
     "Totals",
     "Transcript",
     "TranscriptError",
+    "Underway",
     "Unfinished",
     "Usage",
     "Veto",
@@ -155,7 +157,7 @@ _HOMES = {
     "remit.events": "Event",
     "remit.live": "Live",
     "remit.messages": "Media Message Opaque Reply Status StopReason Text ToolResult ToolUse Usage",
-    "remit.models.base": "BlockDone Chunk Model ModelProfile ModelRequest Notice Price Settings TextDelta",
+    "remit.models.base": "BlockDone Chunk Model ModelProfile ModelRequest Notice Price Settings TextDelta Underway",
     "remit.models.connection": "Connection",
     "remit.models.names": "model",
     "remit.models.react": "ReActModel",

@@ -61,6 +61,9 @@ class Patience:
         """Another request goes out: what the one before it took is none of its time."""
         self._last = self._loop.time()
         self._content = 0
+        if self._over is not None:
+            self._over = None
+            self._set()
 
     def heard(self, content: int) -> None:
         """So many pieces of content have come in all: nothing but content keeps a wait going."""
