@@ -113,6 +113,7 @@ class Settings:
                 )
 
 
+@explained('Price(input=Decimal("3"), output=Decimal("15"))')
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
     """US dollars for a million tokens."""
@@ -177,6 +178,10 @@ def _check_tiers(tiers: tuple[object, ...]) -> None:
                 )
 
 
+_NEEDED: Final = ("context_window", "max_output")
+
+
+@explained("ModelProfile(context_window=..., max_output=..., price=..., media=...)")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProfile:
     """What the loop must know of a model to hold limits over it."""
@@ -202,9 +207,24 @@ class ModelProfile:
     to the model as a note with a handle (X3)."""
 
     def __post_init__(self) -> None:
-        """Errors: `ConfigurationError` for media that are no patterns."""
+        """Errors: `ConfigurationError` for what is no number of tokens, no price and no pattern of media."""
+        for name in ("context_window", "max_output", "reserve_tokens", "cache_tokens"):
+            tokens: object = getattr(self, name)
+            least = 1 if name in _NEEDED else 0
+            optional = tokens is None and name not in _NEEDED
+            if not optional and (type(tokens) is not int or tokens < least):
+                raise ConfigurationError(
+                    f"ModelProfile({name}={tokens!r}): give a whole number of tokens"
+                )
+        if not isinstance(self.price, Price | None):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            raise ConfigurationError(
+                f"ModelProfile(price={self.price!r}): give a remit.Price, for a million tokens"
+            )
         media: object = self.media
-        if isinstance(media, str) or any("/" not in each for each in self.media):
+        if type(media) is not tuple or not all(
+            isinstance(each, str) and "/" in each  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            for each in self.media
+        ):
             raise ConfigurationError(
                 f'media={media!r}: give media types or patterns, such as ("image/*",)'
             )

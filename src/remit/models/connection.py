@@ -7,13 +7,15 @@ run begins. Who opens connections is `http.py`.
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from remit.errors import ConfigurationError
 from remit.explained import explained
 
-__all__ = ["Connection", "host_of", "is_local", "is_loopback"]
+__all__ = ["Connection", "check_proxy", "host_of", "is_local", "is_loopback"]
 
 
 @explained("Connection(proxy=..., ca_file=..., client_cert=..., api_version=...)")
@@ -32,13 +34,19 @@ class Connection:
 
     def __post_init__(self) -> None:
         """Errors: `ConfigurationError` for a proxy that is none, and for a file that is not there."""
-        if self.proxy:
-            parts = urlsplit(self.proxy)
-            if parts.scheme not in {"http", "https"} or not parts.hostname:
-                raise ConfigurationError(
-                    "Connection(proxy=...): give http://host:port; other kinds of proxy are not spoken"
-                )
+        if self.proxy is not None:
+            check_proxy(self.proxy, "Connection(proxy=...)")
+        version = self.api_version
+        if version is not None and not (
+            isinstance(version, str)  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            and re.fullmatch(r"[\w.:-]+", version, re.ASCII)
+        ):
+            raise ConfigurationError(
+                f"Connection(api_version={version!r}): give a version as the provider writes it, such as 2024-10-21"
+            )
         for name, path in (("ca_file", self.ca_file), *self._own_files()):
+            if path is not None and not isinstance(path, str):
+                raise ConfigurationError(f"Connection({name}={path!r}): give the path as a text")
             if path is not None and not os.path.isfile(path):  # noqa: PTH113 - `pathlib` is slow to import
                 raise ConfigurationError(f"Connection({name}={path!r}): there is no such file")
 
@@ -50,12 +58,33 @@ class Connection:
             f"client_cert={self.client_cert!r}, api_version={self.api_version!r})"
         )
 
-    def _own_files(self) -> tuple[tuple[str, str], ...]:
-        cert = self.client_cert
-        if cert is None:
-            return ()
-        return tuple(
-            [("client_cert", path) for path in ((cert,) if isinstance(cert, str) else cert)]
+    def _own_files(self) -> tuple[tuple[str, object], ...]:
+        cert: object = self.client_cert
+        match cert:
+            case None:
+                return ()
+            case str(one):
+                return (("client_cert", one),)
+            case (certificate, key) if type(cert) is tuple:
+                return (("client_cert", certificate), ("client_cert", key))
+            case _:
+                raise ConfigurationError(
+                    f"Connection(client_cert={cert!r}): give one file, or a pair of files as a tuple"
+                )
+
+
+def check_proxy(proxy: object, where: str) -> None:
+    """Errors: `ConfigurationError`, which shows no password, for what is no proxy; an empty one is none."""
+    if proxy == "":
+        return
+    parts = None
+    if isinstance(proxy, str) and proxy.isprintable() and " " not in proxy:
+        with suppress(ValueError):  # a port that is none
+            found = urlsplit(proxy)
+            parts = found if found.port != 0 else None
+    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigurationError(
+            f"{where}: give http://host:port; other kinds of proxy are not spoken"
         )
 
 

@@ -37,6 +37,7 @@ from remit.models.base import (
     ToolSpec,
 )
 from remit.models.connection import host_of
+from remit.models.given import checked_headers
 from remit.models.patience import Patience
 from remit.models.received import Received, chunks_of
 from remit.models.transport import HttpRequest, HttpResponse, Transport
@@ -88,9 +89,8 @@ class Endpoint:
         Units: `idle_seconds` is how long a stream may go without content.
         Errors: `ConfigurationError` for headers that cannot be sent, and a time that is none.
         """
-        if not (isinstance(idle_seconds, int | float) and idle_seconds > 0):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+        if type(idle_seconds) not in {int, float} or not 0 < idle_seconds <= math.inf:
             raise ConfigurationError(f"idle_seconds={idle_seconds!r}: give seconds above zero")
-        own = {name.lower(): value for name, value in (headers or {}).items()}
         self.name = name
         self._codec = codec
         self._transport = transport
@@ -101,14 +101,12 @@ class Endpoint:
         self._url = joined(base_url, codec.path) + query
         self._host = host_of(base_url)
         self._key = key
-        self._own = own
+        self._own = checked_headers({} if headers is None else headers)
         self._known: _Sender | None = None
         """As whom requests are sent, once that has been looked up."""
-        if callable(key):
-            _check_headers(own)
-        else:
+        if not callable(key):
             self.check_ready()
-        self._idle = float(idle_seconds) if streams else math.inf
+        self._idle = idle_seconds if streams else math.inf
         self._streams = streams
 
     def __repr__(self) -> str:
@@ -205,9 +203,8 @@ class Endpoint:
         """As whom requests are sent. Errors: `ConfigurationError` where the key is missing, or cannot be sent."""
         if self._known is None:
             key = self._key() if callable(self._key) else self._key
-            spoken = {name.lower(): value for name, value in self._codec.headers(key).items()}
+            spoken = checked_headers(self._codec.headers(key))
             headers = {**_ALWAYS, **spoken, **self._own}
-            _check_headers(headers)
             secrets = [each for each in (key, *self._own.values()) if each]
             long = [each for each in secrets if len(each) >= _SHORTEST_SECRET]
             # The longest first: one may be a part of another.
@@ -388,14 +385,3 @@ class _ListedModel(msgspec.Struct, frozen=True):
 
 class _Listed(msgspec.Struct, frozen=True):
     data: tuple[_ListedModel, ...] = ()
-
-
-def _check_headers(headers: Mapping[str, str]) -> None:
-    """Errors: `ConfigurationError`, which names no value: it may be the key."""
-    for name, value in headers.items():
-        written = f"{name}{value}"
-        if not name or not name.isascii() or any(each in written for each in "\r\n\0"):
-            raise ConfigurationError(
-                f"the header {name!r} cannot be sent: its value holds a line end, or its name is none; "
-                "is there a line end behind the key?"
-            )

@@ -6,6 +6,7 @@ brings a transport along. Of those that this version does not reach it says so, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -51,6 +52,27 @@ KNOWN: Final = ("demo:support", "scripted:FILE.json", *[f"{prefix}:MODEL" for pr
 
 _UNCONNECTED: Final = frozenset({"bedrock", "gemini"})
 """Providers that people will name, and that this version cannot reach."""
+_MOST_SHOWN: Final = 100
+"""Characters of a name that nobody knows."""
+_ALSO_CALLED: Final = {
+    "aws": "bedrock",
+    "azure-openai": "azure",
+    "azure_openai": "azure",
+    "claude": "anthropic",
+    "google": "gemini",
+    "gpt": "openai",
+    "llama.cpp": "llamacpp",
+    "vertex": "gemini",
+}
+"""Other words for what is known here."""
+_MADE_BY: Final = {
+    "claude": "anthropic",
+    "gpt": "openai",
+    "o1": "openai",
+    "o3": "openai",
+    "o4": "openai",
+}
+"""Who is asked for models of that name, where people leave the prefix out."""
 
 
 def model(
@@ -104,15 +126,23 @@ def model(
             codec=codec,
             streams=streams,
         )
-    known = f"it knows {', '.join(KNOWN)}"
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> ConfigurationError:
+    """That nobody knows a name, with what may be meant."""
+    prefix, colon, _ = name.partition(":")
+    shown = name if len(name) <= _MOST_SHOWN else f"{name[:_MOST_SHOWN]}..."
+    known = f"it knows {', '.join(KNOWN)}; any server that speaks Chat Completions is openai-chat:MODEL with its base_url"
+    prefix = _ALSO_CALLED.get(prefix.strip().lower(), prefix)
     if colon and prefix in _UNCONNECTED:
-        raise ConfigurationError(
-            f"model {name!r}: this version of remit is not connected to {prefix} yet; {known}, and "
+        return ConfigurationError(
+            f"model {shown!r}: this version of remit is not connected to {prefix} yet; {known}, and "
             "in code it takes any object with a name, a profile and stream(request)"
         )
     if not colon:
         known = f"a name is PREFIX:NAME; {known}"
-    raise ConfigurationError(f"model {name!r}: nobody here knows it{_near(name)}; {known}")
+    return ConfigurationError(f"model {shown!r}: nobody here knows it{_near(name)}; {known}")
 
 
 def named(model_or_name: Model | str) -> Model:
@@ -124,10 +154,18 @@ def _near(name: str) -> str:
     """A question that names what comes near, as an end of a sentence; empty where nothing does."""
     from difflib import get_close_matches
 
+    said = name.strip()
+    head, colon, rest = said.partition(":" if ":" in said else "/")
+    family = re.match(r"[a-z]\d|[a-z]+", said.lower())
+    maker = None if colon or family is None else _MADE_BY.get(family[0])
+    same = _ALSO_CALLED.get(head.lower(), head.lower())
+    if maker or (same in PROVIDERS and rest):
+        meant = f"{maker}:{said}" if maker else f"{same}:{rest}"
+        return f" (did you mean {meant[:_MOST_SHOWN]}?)"
     shown = {prefix: f"{prefix}:" for prefix in (*PROVIDERS, *_UNCONNECTED)}
     for each in (each for each in KNOWN if not each.endswith(":MODEL")):
         shown |= {each: each, each.partition(":")[0]: each}
-    wanted = (name, name.partition(":")[0])
+    wanted = (said.lower(), head.lower())
     close = [shown[match] for each in wanted for match in get_close_matches(each, shown, n=2)]
     found = " or ".join(dict.fromkeys(close))
     return f" (did you mean {found}?)" if found else ""

@@ -25,6 +25,7 @@ from remit.errors import ConfigurationError
 from remit.models.base import ModelProfile, Price
 from remit.models.connection import Connection, host_of, is_local
 from remit.models.endpoint import IDLE_SECONDS, Endpoint
+from remit.models.given import check_parts, checked_name, checked_url, proper_key
 from remit.models.http import AiohttpTransport
 from remit.models.prices import Ttl
 from remit.models.profiles import profile_of
@@ -36,6 +37,8 @@ __all__ = ["PROVIDERS", "Provider", "connected"]
 _PATIENT_IDLE_SECONDS: Final = 300.0
 """A server of one's own may have to load the model and read a long prompt before its first word; OpenAI's models
 think for minutes, and without summaries nothing comes meanwhile."""
+_PATHS: Final = {"anthropic": "/messages", "openai": "/responses"}
+"""How the address of requests ends; elsewhere it is that of Chat Completions."""
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,15 +99,14 @@ def connected(
 
     Errors: `ConfigurationError` for a URL that is none, a given key that is none and headers that cannot be sent.
     """
-    provider, connection = PROVIDERS[prefix], connection or Connection()
-    if not model or not model.isprintable():
-        raise ConfigurationError(
-            f"model {prefix}:{model!r}: name the model, such as {prefix}:MODEL"
-        )
+    provider = PROVIDERS[prefix]
+    model = checked_name(prefix, model)
+    check_parts(profile=profile, price=price, codec=codec, connection=connection)
+    connection = connection or Connection()
     place = _place(prefix, provider, base_url)
     key = _key(prefix, provider.key_variable, place, api_key)
     # What is known of a model holds where its provider is; at another address it may be another model.
-    foreign = None if place.rstrip("/") == provider.base_url else place
+    foreign = None if _is_own(place, provider) else place
     spoken = _codec(prefix, provider, connection, elsewhere=foreign) if codec is None else codec
     # Only one wire is asked to keep what it caches for longer, and that has a price.
     ttl: Ttl | None = getattr(spoken, "cache_ttl", "5m")
@@ -167,28 +169,29 @@ def _codec(
 
 
 def _place(prefix: str, provider: Provider, base_url: str | None) -> str:
-    """Where it is. Errors: `ConfigurationError`."""
-    given = base_url or os.environ.get(provider.url_variable) or provider.base_url
-    if not given:
+    """Where it is, whether or not the path of its requests was copied along. Errors: `ConfigurationError`."""
+    given = _given_place(prefix, provider, base_url)
+    path = _PATHS.get(prefix, "/chat/completions")
+    return given.rstrip("/").removesuffix(path) if given.rstrip("/").endswith(path) else given
+
+
+def _given_place(prefix: str, provider: Provider, base_url: str | None) -> str:
+    if base_url is not None and base_url != "":
+        return checked_url(base_url, f"the base URL of {prefix}")
+    told = os.environ.get(provider.url_variable, "").strip()
+    if told:
+        return checked_url(told, f"the base URL of {prefix} in {provider.url_variable}")
+    if not provider.base_url:
         raise ConfigurationError(
             f"{prefix} has no place of its own: give base_url=, or set {provider.url_variable}"
         )
-    try:
-        parts = urlsplit(given)
-        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none
-        good = False
-    else:
-        good = good and not (parts.query or parts.fragment or any(each.isspace() for each in given))
-        if good and parts.username is not None:
-            raise ConfigurationError(
-                "a base URL holds no name and no password: give api_key= or headers="
-            )
-    if not good:
-        raise ConfigurationError(
-            f"the base URL of {prefix} is no http://HOST or https://HOST with a path: {given[:200]!r}"
-        )
-    return given
+    return provider.base_url
+
+
+def _is_own(place: str, provider: Provider) -> bool:
+    """Whether a place is the provider's own, whatever stands behind its host."""
+    said, own = urlsplit(place), urlsplit(provider.base_url)
+    return (said.scheme, said.netloc.lower()) == (own.scheme, own.netloc)
 
 
 def _key(
@@ -197,30 +200,18 @@ def _key(
     """The key that is given, None for none; else how it is looked up. Errors: `ConfigurationError` for a wrong one."""
     if api_key is None:
         return partial(_key_of_environment, prefix, variable, urlsplit(place).hostname or "")
-    if not isinstance(api_key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
-        raise ConfigurationError("api_key= is a text")
-    return _proper(api_key, f"api_key= of {prefix}")
+    return proper_key(api_key, f"api_key= of {prefix}")
 
 
 def _key_of_environment(prefix: str, variable: str, host: str) -> str | None:
     """The key in that variable, None where none is sent. Errors: `ConfigurationError` where one is missing, or wrong."""
-    key = _proper(os.environ.get(variable, ""), variable)
+    key = proper_key(os.environ.get(variable, ""), variable)
     if key is None and not is_local(host):
         raise ConfigurationError(
             f"{prefix} at {host} wants a key: set {variable}, or give api_key=, which may be empty for a server that "
             "wants none"
         )
     return key
-
-
-def _proper(key: str, where: str) -> str | None:
-    """A key as it is sent, None for an empty one. Errors: `ConfigurationError`, which does not show it."""
-    key = key.strip()
-    if key and not (key.isascii() and key.isprintable()):
-        raise ConfigurationError(
-            f"{where} holds characters that no key has: was something else copied along?"
-        )
-    return key or None
 
 
 def _azure(endpoint: str, model: str, connection: Connection) -> tuple[str, str]:
