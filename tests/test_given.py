@@ -24,7 +24,8 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def made(name: str = "openai-chat:m", **given: Any) -> Endpoint:
     """A model that is reached over a network."""
-    found = remit.model(name, **{"api_key": "k", **given})
+    options: dict[str, Any] = {"api_key": "k", **given}
+    found = remit.model(name, **options)
     assert isinstance(found, Endpoint)
     return found
 
