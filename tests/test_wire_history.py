@@ -242,6 +242,31 @@ def test_a_seal_that_is_refused_is_left_out_once(wire: str, times: int) -> None:
     assert said(played.outcome) == ["order 7 is packed"]
 
 
+@pytest.mark.parametrize("wire", ["anthropic", "openai"])
+def test_a_provider_that_refuses_all_its_own_seals_can_still_be_worked_with(wire: str) -> None:
+    """case 60: as behind a proxy that asks another vendor each time; each new seal is left out once it is refused."""
+    words = {
+        "anthropic": "messages.1.content.0: Invalid `signature` in `thinking` block",
+        "openai": "The encrypted content gAAA...AAB1 could not be verified.",
+    }
+
+    def say(transcript: Any, request: Any) -> Any:
+        if b"signature" in last() or b"encrypted_content\":" in last():
+            return Refused("bad_request", words[wire])
+        number = len(transcript)
+        return thinking(wire, number, number if number < 8 else None)
+
+    def last() -> bytes:
+        return played[0].provider.requests[-1].body
+
+    played: list[Any] = [MemoryTransport(ScriptedProvider(say, wire))]
+    desk = remit_of(played[0].model(), [look_up], runtime=runtime())
+    outcome = run_virtual(lambda: desk.run("Where are they?"))
+    assert outcome.reason is Reason.COMPLETED, outcome.error
+    check(outcome, played[0].provider)
+    assert len(played[0].provider.requests) == 1 + 2 * 4
+
+
 class Answer(BaseModel):
     """What is asked for."""
 

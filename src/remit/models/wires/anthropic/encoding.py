@@ -92,8 +92,8 @@ class AnthropicEncoder:
     def repair(self, what: str) -> bool:
         """The last body was refused for this. True where the next one will differ in a way that may help."""
         writer, sent = self._writer, len(self._pieces)
-        if what == "opaque" and writer.bound and not writer.bare:
-            writer.bare = sent
+        if what == "opaque" and writer.bound:
+            writer.bare, writer.bound = sent, False
             self._repaired = "all thinking so far is left out: the provider refused it"
             self._pieces.forget(0)
         elif what == "adaptive" and self._thinks == "enabled":

@@ -54,7 +54,7 @@ class Writer:
         self.trimmed = -1
         """The index of a message whose last text ends without white space."""
         self.bound = False
-        """Whether a binding block has gone out."""
+        """Whether a binding block has gone out that the provider may refuse."""
         self.left_out = 0
         """Binding blocks that did not go out for a break, since somebody last looked."""
         self.containers: dict[int, str] = {}
