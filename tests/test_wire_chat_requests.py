@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remit.errors import (
@@ -1020,6 +1020,9 @@ _JSON = st.recursive(
 )  # fmt: skip
 
 
+@example([{"content": True}], None, None)
+@example([{"content": "?", "tool_calls": 1}], None, None)
+@example([{"content": "?", "tool_calls": 1, "function_call": {}}], None, None)
 @given(st.lists(_JSON, max_size=4), _JSON, _JSON)
 def test_no_body_breaks_the_reader(messages: list[Any], tools: Any, choice: Any) -> None:
     """T6: a transcript, or a `TranscriptError`."""

@@ -22,7 +22,17 @@ from remit.models.wires.responses import ResponsesCodec
 from remit.store.memory import MemoryStore
 from remit.testing import run_virtual
 from remit.testing.serve import MemoryTransport, Refused, ScriptedProvider
-from wire_rig import WIRES, both_ways, check, look_up, on_every_wire, play, remit_of, sent_of
+from wire_rig import (
+    WIRES,
+    both_ways,
+    check,
+    look_up,
+    messages_of,
+    on_every_wire,
+    play,
+    remit_of,
+    sent_of,
+)
 
 
 def thought(wire: str, number: object) -> Opaque:
@@ -242,6 +252,50 @@ def test_a_seal_that_is_refused_is_left_out_once(wire: str, times: int) -> None:
     assert said(played.outcome) == ["order 7 is packed"]
 
 
+class Counts(BaseModel):
+    """A map of any names, which a strict schema cannot say."""
+
+    by_name: dict[str, int]
+
+
+@on_every_wire
+def test_a_typed_output_that_no_strict_schema_can_say_is_asked_for_all_the_same(wire: str) -> None:
+    """O1, case 18: the first request says what is wanted, and it is told once that nobody is held to it."""
+    script = [("look_up", {"order": 7}), '{"by_name": {"x": 1}}']
+    played = play(
+        script,
+        wire,
+        [look_up],
+        model={"profile": ModelProfile(native_output=True)},
+        output=Counts,
+    )
+    assert played.outcome.output == Counts(by_name={"x": 1})
+    first, second = (request.body for request in played.provider.requests)
+    assert b"by_name" in first
+    assert sent_of(second)[0] == sent_of(first)[0]
+    assert len(played.told("model_notice")) == (wire == "anthropic")
+    assert not played.told("cache_missed")
+
+
+def test_a_server_that_takes_no_schema_is_told_it_in_words() -> None:
+    """O1, case 60: what a refused field asked for is not forgotten with it."""
+    refusal = Refused("bad_request", "Unsupported parameter: 'response_format' is not supported.")
+    played = play(
+        [refusal, ("look_up", {"order": 7}), '{"by_name": {}}'],
+        "openai-chat",
+        [look_up],
+        model={"profile": ModelProfile(native_output=True)},
+        output=Counts,
+        instructions="Count.",
+    )
+    assert played.outcome.output == Counts(by_name={})
+    _, second, third = (request.body for request in played.provider.requests)
+    for body in (second, third):
+        assert b'"response_format"' not in body
+        assert messages_of(body)[0]["content"].startswith("Count.\n\nYour final answer is JSON")
+        assert "by_name" in messages_of(body)[0]["content"]
+
+
 @pytest.mark.parametrize("wire", ["anthropic", "openai"])
 def test_a_provider_that_refuses_all_its_own_seals_can_still_be_worked_with(wire: str) -> None:
     """case 60: as behind a proxy that asks another vendor each time; each new seal is left out once it is refused."""
@@ -251,7 +305,7 @@ def test_a_provider_that_refuses_all_its_own_seals_can_still_be_worked_with(wire
     }
 
     def say(transcript: Any, request: Any) -> Any:
-        if b"signature" in last() or b"encrypted_content\":" in last():
+        if b"signature" in last() or b'encrypted_content":' in last():
             return Refused("bad_request", words[wire])
         number = len(transcript)
         return thinking(wire, number, number if number < 8 else None)

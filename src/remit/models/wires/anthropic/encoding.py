@@ -19,6 +19,7 @@ from remit.models.wires.anthropic.markers import MOST_MARKERS, marked, marker
 from remit.models.wires.anthropic.prefix import Prefix
 from remit.models.wires.anthropic.writing import Writer
 from remit.models.wires.codec import Wired
+from remit.models.wires.in_words import with_schema
 from remit.models.wires.lowering import CannotLower, Dialect, lower
 from remit.models.wires.pieces import Pieces
 from remit.models.wires.toolbox import Toolbox
@@ -58,6 +59,8 @@ class AnthropicEncoder:
         """The one that was named last."""
         self._containers_from = 0
         """Containers of earlier messages are gone."""
+        self._told_why_not = False
+        """It was told that the schema of the output cannot go out as such."""
         self._repaired: str | None = None
         """What a repair changed, until it is told."""
 
@@ -75,7 +78,10 @@ class AnthropicEncoder:
         fields, why_not = self._fields(request)
         if stream:
             fields["stream"] = True
-        prefix = self._prefix_of(request.instructions, extra)
+        instructions = request.instructions
+        if why_not is not None and request.output_schema is not None:
+            instructions = with_schema(instructions, request.output_schema)
+        prefix = self._prefix_of(instructions, extra)
         inserts: list[tuple[int, bytes]] = []
         if self._marker is not None and "cache_control" not in extra:
             ends = marked(transcript.messages, MOST_MARKERS - prefix.markers)
@@ -187,7 +193,10 @@ class AnthropicEncoder:
                 lowered = lower(schema, _OUTPUT).schema
                 known = (schema, {"format": {"type": "json_schema", "schema": lowered}})
             except CannotLower as error:
-                known = (schema, f"the schema of the output does not go out: {error}")
+                known = (
+                    schema,
+                    f"the output is asked for in words, not held to its schema: {error}",
+                )
             self._schema = known
         return known[1]
 
@@ -203,7 +212,10 @@ class AnthropicEncoder:
 
     def _cut_back(self, why_not: str | None) -> str | None:
         """What was left out on purpose since the last request, in words."""
-        told = [each for each in (self._repaired, why_not) if each is not None]
+        told = [self._repaired] if self._repaired is not None else []
+        if why_not is not None and not self._told_why_not:
+            self._told_why_not = True  # once for a run
+            told.append(why_not)
         left_out = self._writer.left_out
         if left_out:
             blocks = "block" if left_out == 1 else "blocks"

@@ -170,22 +170,21 @@ class _Reader:
         if self._before:
             self._behind()
         if _is_foreign(message):
-            calls = [_mapping(call) for call in message.get("tool_calls") or ()]
+            calls = [_mapping(call) for call in _listed(where, message.get("tool_calls"))]
             self._foreign = {str(call.get("id")) for call in calls}
             whole = Opaque(self._dialect.name, _encode(message))
             self._made.append(Message("assistant", (whole,)))
             return
         blocks: list[Block] = []
         content = message.get("content")
-        for part in [content] if isinstance(content, str) else cast("Any", content or ()):
+        for part in [content] if isinstance(content, str) else _listed(where, content):
             if isinstance(part, str):
                 blocks.append(Text(part))
             elif isinstance(part, Mapping):
                 blocks.append(self._part(where, part))
             else:
                 raise TranscriptError(f"{where}: a part of the content is no object")
-        calls = message.get("tool_calls")
-        for call in cast("Sequence[Any]", calls or ()):
+        for call in _listed(where, message.get("tool_calls")):
             blocks += self._call(where, call)
         fields = {
             key: value
@@ -241,7 +240,7 @@ class _Reader:
             self._aside("name")
         content = message.get("content")
         texts: list[Text] = []
-        for part in [content] if isinstance(content, str) else cast("Any", content or ()):
+        for part in [content] if isinstance(content, str) else _listed(where, content):
             if isinstance(part, str):
                 texts.append(Text(part))
                 continue
@@ -274,6 +273,15 @@ class _Reader:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _listed(where: str, value: Any) -> Sequence[Any]:
+    """A list that may be left out. Errors: `TranscriptError` for anything else."""
+    if isinstance(value, list | tuple):
+        return cast("Sequence[Any]", value)
+    if value is None:
+        return ()
+    raise TranscriptError(f"{where}: the content or the calls are no list")
 
 
 def _is_foreign(message: Mapping[str, Any]) -> bool:

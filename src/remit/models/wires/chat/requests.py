@@ -17,6 +17,7 @@ from remit.models.wires.chat.decode import ChatDecoder
 from remit.models.wires.chat.messages import MessageWriter
 from remit.models.wires.codec import Wired
 from remit.models.wires.dialects import ChatDialect
+from remit.models.wires.in_words import with_schema
 from remit.models.wires.lowering import CannotLower, Dialect, lower
 from remit.models.wires.pieces import Piece, Pieces
 from remit.models.wires.toolbox import Toolbox
@@ -78,6 +79,8 @@ class ChatEncoder:
         self._key: str | None = None
         self._output_of: Mapping[str, Any] | None = None
         self._output = msgspec.Raw()
+        self._worded: tuple[Mapping[str, Any] | None, str] = (None, "")
+        """The instructions with that schema in words."""
 
     def encode(self, request: ModelRequest, *, stream: bool) -> Wired:
         """See `Encoder`. Errors: `ConfigurationError` where `Settings.extra` holds the messages."""
@@ -88,7 +91,7 @@ class ChatEncoder:
         fields = self._fields(request, stream=stream)
         head = b'{"model":%b,"messages":[%b' % (
             _encode(fields.pop("model")),
-            self._instructions(request.instructions),
+            self._instructions(self._asked(request)),
         )
         body = self._pieces.joined(head, self._tail(fields), inserts=self._inserts())
         told, self._told = self._told, None
@@ -151,6 +154,15 @@ class ChatEncoder:
     def _piece(self, index: int, message: Message) -> Piece:
         broken = any(each.first < index < each.end for each in self._breaks)
         return self._writer.piece(message, broken=broken, marked=self._marks)
+
+    def _asked(self, request: ModelRequest) -> str:
+        """The instructions; with the schema of the answer where the server does not take it as a field."""
+        schema = request.output_schema
+        if schema is None or "response_format" not in self._off:
+            return request.instructions
+        if self._worded[0] is not schema:
+            self._worded = schema, with_schema(request.instructions, schema)
+        return self._worded[1]
 
     def _instructions(self, text: str) -> bytes:
         """The system message with its comma, encoded once; empty where there are none."""
