@@ -311,7 +311,7 @@ def test_a_tool_that_is_elsewhere_has_nothing_to_call_here() -> None:
     [
         {"effect": None},
         {"effect": "write"},
-        {"name": "no name"},
+        {"name": "no\nname"},
         {"parameters": {"type": "array"}},
         {"parameters": {"$ref": "http://elsewhere.example"}},
         {"expires": 0},

@@ -141,7 +141,7 @@ def test_prefixed_tools_are_the_same_under_longer_names() -> None:
 
 
 def test_a_prefix_that_makes_no_name_is_refused() -> None:
-    for text in ("a.", "x" * 61, "a b", "\u00e4"):
+    for text in ("a\n", "x" * 126, "\0", " "):
         with pytest.raises(ConfigurationError, match="no name"):
             rm.prefix(text, [look])
     swapped: Any = rm.prefix
