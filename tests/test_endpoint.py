@@ -208,7 +208,7 @@ def test_an_error_is_read_up_to_a_bound_and_as_far_as_it_came() -> None:
     assert isinstance(fail(long), ModelRejected)
     assert long.read < 6
     broken = Response((b"half an err", ModelUnavailable("broke off")), status=400)
-    assert str(fail(broken)) == "400: half an err"
+    assert str(fail(broken)) == "api.example.com: 400: half an err"
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -414,7 +414,7 @@ def test_a_request_carries_key_and_headers_and_says_nothing_of_them() -> None:
     assert sent.headers["authorization"] == f"Bearer {KEY}"
     assert sent.headers["x-beta"] == "a, b"
     assert sent.headers["content-type"] == "application/json"
-    assert str(caught.value) == "401: wrong key [withheld] in {}"
+    assert str(caught.value) == "api.example.com: 401: wrong key [withheld] in {}"
     assert repr(model) == "<plain:m-1 at api.example.com>"
     for text in (repr(caught.value), repr(model), model.name):
         assert KEY not in text

@@ -21,6 +21,7 @@ from loop_rig import is_sendable, said, watched
 from remit import Outcome, Reason
 from remit.models.connection import Connection
 from remit.models.names import model as named
+from remit.models.wires.responses.faults import fault_of
 from remit.testing import Step
 from remit.testing.serve import (
     HTML_PAGE,
@@ -360,3 +361,38 @@ def test_events_name_no_key() -> None:
         assert "sk-secret-of-mine-42" not in told + repr(live.outcome) + str(live.outcome.error)
 
     over_a_socket([Step("Never.")], "openai-chat", main)
+
+
+def raw(status: str, body: bytes, head: str = "") -> Raw:
+    """A response of somebody else's."""
+    lines = f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n{head}connection: close\r\n\r\n"
+    return Raw(lines.encode() + body)
+
+
+@on_every_wire
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (raw("200 OK", b"{}"), "check the base URL"),
+        (raw("200 OK", b""), "check the base URL"),
+        (raw("503 Unavailable", b""), ""),
+        (raw("500 Internal", b"<html><title>nginx</title></html>"), ""),
+        (raw("404 Not Found", b""), "base URL"),
+        (
+            raw("429 Too Many", b'{"error": {"message": "slow"}}', "retry-after: 9000\r\n"),
+            "would have to wait 9,000 s",
+        ),
+    ],
+)
+def test_every_failure_says_where_and_what_is_next(wire: str, answer: Raw, told: str) -> None:
+    """E7: whoever reads the reason of a run knows which server said so, and why it was not asked again."""
+    outcome, server = met([answer] * 5, wire)
+    assert outcome.reason is Reason.MODEL_FAILED
+    assert told in (outcome.error or "")
+    assert server.url.removeprefix("http://") in (outcome.error or "")
+
+
+def test_the_faults_that_fastapi_lists_are_told() -> None:
+    body = b'{"detail": [{"loc": ["body", "input"], "msg": "Field required"}, {"loc": 3, "msg": "odd"}, 4]}'
+    error = fault_of(422, {}, body, key_variable=None).error
+    assert "input: Field required; odd" in str(error)

@@ -84,7 +84,10 @@ async def _wait_to_retry(run: Run, number: int, error: BaseException, *, until: 
     )
     wakes = run.loop.time() + seconds
     if not transient or number == MODEL_RETRIES or wakes >= until:
-        run.record.write(Failed(error_words(error)))
+        words = error_words(error)
+        if transient and number < MODEL_RETRIES:
+            words += f"; another try would have to wait {seconds:,.0f} s, which is more than the run has left"
+        run.record.write(Failed(words))
         return False
     run.emit("model_retry", {"attempt": number + 1, "after": seconds, "error": error_words(error)})
     await arrived(run.loop.create_future(), until=wakes, halt=run.halt)

@@ -268,8 +268,10 @@ class Endpoint:
         self._withhold(error)
 
     def _withhold(self, error: ModelError) -> None:
-        """No text of an error holds what is secret."""
+        """The text of an error says where it comes from, and holds nothing that is secret."""
         text = str(error)
+        if self._host not in text:
+            text = f"{self._host}: {text}"
         for secret in () if self._known is None else self._known.secrets:
             text = text.replace(secret, "[withheld]")
         error.args = (text, *error.args[1:])

@@ -55,7 +55,10 @@ def broken_off(error: Exception, host: str) -> ModelUnavailable | ModelRejected:
             "server behind the base URL, is at fault"
         )
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        return ModelUnavailable(f"{host} closed the connection without an answer")
+        return ModelUnavailable(
+            f"{host} closed the connection without an answer: check the base URL, and whether it begins with http:// or "
+            "https://, and the log of the server if it is yours"
+        )
     return ModelUnavailable(f"the connection to {host} broke off: {_words(error)}")
 
 

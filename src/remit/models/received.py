@@ -102,7 +102,9 @@ class Received:
         elif self._whole is not None:
             yield from chunks_of(self._decoder.whole(bytes(self._whole)))
         else:
-            raise ModelProtocolError(f"the answer of {self._host} is empty")
+            raise ModelProtocolError(
+                f"the answer of {self._host} is empty: check the base URL, and the log of the server if it is yours"
+            )
 
     def _news(self) -> Iterator[Underway]:
         """What has come since the last time that is neither shown nor complete."""

@@ -261,7 +261,7 @@ class ChatDecoder:
         if first is not None and first.finish_reason == "content_filter":
             message = message or MessagePiece()  # what was filtered is not there at all
         if first is None or message is None:
-            raise ModelProtocolError("the response holds no message")
+            raise ModelProtocolError("the response holds no message: check the base URL")
         self._reason = first.finish_reason if isinstance(first.finish_reason, str) else ""
         self._say(message, [])
         self._calls.add(_entries(message))

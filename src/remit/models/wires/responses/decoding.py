@@ -44,6 +44,8 @@ _TERMINAL: Final = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
 )
 _ERRORS: Final = frozenset({"error", "response.error"})
+_SAYS_WHY: Final = frozenset({"code", "detail", "error", "message", "type"})
+"""Fields of an error that comes without a response around it."""
 _NOTHING: Final = msgspec.Raw()
 
 
@@ -182,7 +184,10 @@ class ResponsesDecoder:
         response = self._read(_read_response, body, "the reply")
         self._usage = usage_of(response.usage)
         if response.status is None and response.output is None:
-            raise error_of(self._object(body, "the reply"), self._usage)
+            fields = self._object(body, "the reply")
+            if not fields.keys() & _SAYS_WHY:
+                raise self._broken("the reply is no response of this API: check the base URL")
+            raise error_of(fields, self._usage)
         reply = self._ended(response, "completed")[-1]
         assert isinstance(reply, Reply)  # noqa: S101 - what ends well ends in one
         return reply

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -241,5 +241,22 @@ def _complaint(body: bytes) -> Complaint:
     found = complaint_of(fields_of(error) or fields)
     if found.message:
         return found
-    detail = fields.get("detail")
-    return msgspec.structs.replace(found, message=detail if isinstance(detail, str) else "")
+    return msgspec.structs.replace(found, message=_detail(fields.get("detail")))
+
+
+def _detail(detail: object) -> str:
+    """What servers made with FastAPI say: a text, or a list of faults and their places."""
+    if isinstance(detail, str):
+        return detail
+    faults = (
+        [fields_of(each) or {} for each in cast("list[object]", detail)]
+        if isinstance(detail, list)
+        else []
+    )
+    told: list[str] = []
+    for fault in faults:
+        place = fault.get("loc")
+        parts = cast("list[object]", place) if isinstance(place, list) else []
+        where = ".".join([str(part) for part in parts if part != "body"])
+        told.append(f"{where}: {string_of(fault, 'msg')}".strip(": "))
+    return "; ".join(told)
