@@ -204,6 +204,15 @@ def test_a_place_where_nothing_is_fails_with_what_to_do(cli: Cli, address: str, 
     assert told in ended.out + ended.err
 
 
+def test_a_key_that_is_refused_is_told_with_the_variable_to_set(cli: Cli) -> None:
+    """U6: the next step is about the key, not about the address."""
+    with served(["never"]) as server:
+        ended = doctor(cli, "--model", MODEL, "--base-url", server.base_url, key="sk-wrong")
+    assert ended.code == 1
+    assert "      export ANTHROPIC_API_KEY=...\n" in ended.out
+    assert "--base-url URL" not in ended.out
+
+
 def test_a_certificate_that_does_not_hold_fails_before_the_key_is_sent(cli: Cli) -> None:
     """U6: told with what is wrong with it; the server hears nothing."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -158,13 +158,20 @@ async def _asked(name: str, given: Model, deeper: Model) -> AsyncIterator[Findin
         try:
             listed = await model.models(deadline=_in(_REACH_SECONDS))
         except ModelError as error:
-            yield _of(name, "reach", "fail", f"{model.base_url}: {error}", _reach_fix(name))
+            yield _of(
+                name,
+                "reach",
+                "fail",
+                f"{model.base_url}: {error}",
+                _key_fix(name, error) or _reach_fix(name),
+            )
             return
         count = f", and lists {len(listed):,} models" if listed else ""
         yield _of(name, "reach", "ok", f"{model.base_url} answers{count}")
         async for finding in answers(name, model, listed):
             if finding.level == "fail" and not listed:
-                yield msgspec.structs.replace(finding, fix=await _deeper(name, deeper))
+                fix = await _deeper(name, deeper)
+                yield finding if fix is None else msgspec.structs.replace(finding, fix=fix)
             else:
                 yield finding
 
@@ -207,7 +214,9 @@ async def _unanswered(
     near = _near(name.partition(":")[2], listed)
     prefix = name.partition(":")[0]
     # The list is the server's: what is meant to be copied into a shell is quoted.
-    fix = f"remit doctor --model {shlex.quote(f'{prefix}:{near}')}" if near else None
+    fix = (
+        f"remit doctor --model {shlex.quote(f'{prefix}:{near}')}" if near else _key_fix(name, error)
+    )
     return _of(name, "answer", "fail", str(error), fix)
 
 
@@ -244,6 +253,14 @@ async def _ask(model: Endpoint, tools: tuple[ToolSpec, ...]) -> tuple[Reply, int
 
 def _in(seconds: float) -> float:
     return asyncio.get_running_loop().time() + seconds
+
+
+def _key_fix(name: str, error: ModelError) -> str | None:
+    """What to do about an error whose text says that it is about the key."""
+    provider = _provider(name)
+    if provider is None or provider.key_variable not in str(error):
+        return None
+    return f"export {provider.key_variable}=..."
 
 
 def _reach_fix(name: str) -> str:
