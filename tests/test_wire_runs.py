@@ -21,7 +21,16 @@ from remit.messages import Media, Message, Opaque, StopReason, ToolUse
 from remit.models.base import Chunk
 from remit.models.wires.responses import ResponsesCodec
 from remit.testing import ModelConformance, Step, run_virtual
-from remit.testing.serve import Cut, Dripped, MemoryTransport, Received, ScriptedProvider, Server
+from remit.testing.serve import (
+    Answer,
+    Cut,
+    Dripped,
+    MemoryTransport,
+    Received,
+    Refused,
+    ScriptedProvider,
+    Server,
+)
 from remit.testing.serve.written import Frame, Written
 from wire_rig import (
     both_ways,
@@ -578,6 +587,17 @@ def test_a_reply_that_never_ends_is_billed_by_all_that_came(
     assert not transport.open
     spent = outcome.spend.own.usage
     assert 1_500 < spent.output < 8_000
+
+
+@on_every_wire
+def test_a_provider_that_has_no_room_costs_nothing(wire: str) -> None:
+    """J4, L2: a refusal to begin is not billed, so that waiting for the provider does not use up the budget."""
+    script = [Refused("overloaded"), Refused("rate_limit"), Answer(status=503), "Done."]
+    played = play(script, wire)
+    alone = play(["Done."], wire)
+    assert played.outcome.reason is Reason.COMPLETED
+    assert played.outcome.spend.own.usage == alone.outcome.spend.own.usage
+    assert played.outcome.spend.estimated == 0
 
 
 @on_every_wire

@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-__all__ = ["retry_after"]
+__all__ = ["BUSY", "retry_after"]
+
+BUSY: Final = frozenset({503, 529})
+"""Statuses of a server that has no room just now: it has not begun, so that nothing can be billed. What a whole
+prompt is estimated at for each of its refusals would end a run for its budget that only had to wait."""
 
 _LONGEST: Final = 10 * 86_400.0
 """In seconds: a longer wait is none that anybody means."""

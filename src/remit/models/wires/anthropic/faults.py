@@ -17,7 +17,7 @@ from remit.errors import ContextExceeded, ModelError, ModelRejected, ModelUnavai
 from remit.messages import Usage
 from remit.models.wires.anthropic.foreign import is_table
 from remit.models.wires.codec import Fault
-from remit.models.wires.waiting import retry_after
+from remit.models.wires.waiting import BUSY, retry_after
 
 __all__ = ["fault", "told_in_a_reply"]
 
@@ -91,7 +91,7 @@ def fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
         shown = _clean(body[:200].decode(errors="replace"))[:80]
         said = f"what answered is not this API ({shown!r})" if shown else "the answer is empty"
         error = _Error(message=f"{said}; look at the base URL, and for a proxy on the way")
-    nothing = Usage() if status < 500 or status in (503, 529) else None
+    nothing = Usage() if status < 500 or status in BUSY else None
     return _judged(status, error, headers, nothing, told=str(status))
 
 

@@ -25,7 +25,7 @@ from remit.errors import (
 from remit.messages import Usage
 from remit.models.wires.codec import Fault
 from remit.models.wires.dialects import ChatDialect
-from remit.models.wires.waiting import retry_after
+from remit.models.wires.waiting import BUSY, retry_after
 
 __all__ = ["LEFT_OUT", "Reported", "bounded", "generated", "refused", "report_of", "reported"]
 
@@ -222,7 +222,8 @@ _BUSY = re.compile(
 def refused(dialect: ChatDialect, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     """What a response with this status means. Errors: none, whatever comes."""
     report = report_of(body)
-    fault = _meaning(dialect, status, report, headers, Usage() if 400 <= status < 500 else None)
+    nothing = Usage() if status < 500 or status in BUSY else None
+    fault = _meaning(dialect, status, report, headers, nothing)
     if report.failed_generation is None:
         return fault
     return msgspec.structs.replace(fault, reply=generated(report.failed_generation))

@@ -17,7 +17,7 @@ from remit.errors import ContextExceeded, ModelError, ModelRejected, ModelUnavai
 from remit.messages import Usage
 from remit.models.wires.codec import Fault
 from remit.models.wires.responses.items import Fields, decoded, fields_of, string_of
-from remit.models.wires.waiting import retry_after
+from remit.models.wires.waiting import BUSY, retry_after
 
 __all__ = ["CAN_GO", "Complaint", "complaint_of", "error_for", "fault_of"]
 
@@ -174,7 +174,8 @@ def fault_of(
     if told != "false" and (
         status in _RETRIED or (status >= 500 and status != 501) or told == "true"
     ):
-        billed = None if status >= 500 else Usage()  # whatever had begun there may be billed
+        # Whatever had begun there may be billed.
+        billed = Usage() if status < 500 or status in BUSY else None
         after = retry_after(headers, complaint.message)
         return Fault(ModelUnavailable(f"the endpoint said {said}", retry_after=after, usage=billed))
     return _refused(f"the request was refused ({said})")
