@@ -590,6 +590,17 @@ def test_a_reply_that_never_ends_is_billed_by_all_that_came(
 
 
 @on_every_wire
+@both_ways
+def test_a_server_that_reports_zeros_has_reported_nothing(wire: str, streams: bool) -> None:
+    """J4, L2: it does not count, so its replies are estimated; else no limit would ever hold."""
+    step = Step("Done. " * 50, usage=rm.Usage())
+    played = play([step], wire, model={"streams": streams})
+    assert played.outcome.spend.estimated == 1
+    assert played.outcome.spend.own.usage.output >= 50
+    assert played.outcome.spend.own.usage.input > 0
+
+
+@on_every_wire
 def test_a_provider_that_has_no_room_costs_nothing(wire: str) -> None:
     """J4, L2: a refusal to begin is not billed, so that waiting for the provider does not use up the budget."""
     script = [Refused("overloaded"), Refused("rate_limit"), Answer(status=503), "Done."]

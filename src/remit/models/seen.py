@@ -57,6 +57,6 @@ class Seen:
     def estimate(self, prompt: int) -> Usage:
         """What it used, at least as far as was reported. Units: tokens; `prompt` is estimated too."""
         output = (self._shown + max(self._unshown, self._called)) // _CHARS_PER_TOKEN
-        if self._usage is None:
+        if self._usage is None or not self._usage.prompt:
             return Usage(input=prompt, output=output)
         return msgspec.structs.replace(self._usage, output=max(self._usage.output, output))

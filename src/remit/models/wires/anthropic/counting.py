@@ -63,8 +63,9 @@ class Counted:
 
     @property
     def reported(self) -> Usage | None:
-        """Of the reply itself; None while nothing was reported."""
-        return self._reported
+        """Of the reply itself; None while nothing was reported, or zeros alone: a server that does not count."""
+        found = self._reported
+        return None if found is None or not found.total else found
 
     def take(self, usage: Any) -> None:
         """Take a report: what it names replaces what was known."""

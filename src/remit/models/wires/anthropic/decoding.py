@@ -139,8 +139,8 @@ class AnthropicDecoder:
     def usage(self) -> Usage | None:
         """What was reported so far. The output is counted at the end only: before it, what was seen counts."""
         found = self._counted.reported
-        if found is None:
-            return None
+        if found is None or not found.prompt:
+            return None  # every request has a prompt: whoever counts none has not counted yet
         if not self._is_final_count:
             seen = max(found.output, self._chars // _CHARS_PER_TOKEN)
             found = msgspec.structs.replace(found, output=seen)

@@ -27,8 +27,8 @@ def usage_of(value: Any) -> Usage | None:
     hit, miss = _count(table, "prompt_cache_hit_tokens"), _count(table, "prompt_cache_miss_tokens")
     if prompt is None and hit is not None and miss is not None:
         prompt = hit + miss
-    if prompt is None and completion is None:
-        return None
+    if not prompt and not completion:
+        return None  # zeros too: what a server fills in that does not count
     prompt, completion = prompt or 0, completion or 0
     details = _table(table, "prompt_tokens_details")
     reads = (_count(details, "cached_tokens"), hit, _count(table, "num_cached_tokens"))

@@ -29,6 +29,8 @@ def usage_of(value: object) -> Usage | None:
     ):
         return None
     prompt, output = _count(fields, "input_tokens"), _count(fields, "output_tokens")
+    if not prompt and not output:
+        return None  # what a server fills in that does not count
     details = fields_of(fields.get("input_tokens_details")) or {}
     read = min(_count(details, "cached_tokens"), prompt)
     write = min(_count(details, "cache_write_tokens"), prompt - read)
