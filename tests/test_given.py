@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
 from typing import Any
 
 import pytest
@@ -283,3 +286,15 @@ def test_a_connection_that_cannot_be_made_is_wrong_configuration(given: dict[str
 def test_a_profile_of_what_cannot_be_is_wrong_configuration(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         ModelProfile(**given)
+
+
+def test_settings_and_profiles_can_be_copied_and_pickled() -> None:
+    """What people keep in their own configuration goes through copies and processes."""
+    for value in (
+        remit.Settings(max_output=5),
+        ModelProfile(),
+        remit.Limits(steps=1, tokens=1, seconds=1),
+    ):
+        assert copy.deepcopy(value) == value
+        assert pickle.loads(pickle.dumps(value)) == value
+        assert dataclasses.asdict(value)

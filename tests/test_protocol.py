@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any
@@ -189,3 +190,25 @@ def test_whatever_is_sent_is_accepted_or_refused(talk: Talk, data: st.DataObject
         break
     with suppress(Refused):
         made.request(deepcopy(body))
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai", "openai-chat"])
+def test_a_body_may_be_given_as_it_is_sent_and_what_is_none_is_wrong_configuration(
+    wire: str,
+) -> None:
+    """Users hold bytes as often as dictionaries."""
+    field = "input" if wire == "openai" else "messages"
+    body = {"model": "m", "max_tokens": 5, field: [{"role": "user", "content": "hi"}]}
+    if wire == "openai":
+        del body["max_tokens"]
+    for each in (body, json.dumps(body), json.dumps(body).encode()):
+        judge(wire).request(each)
+    wrong: list[Any] = [None, 3, [], b"{", "\xff", b"\xff", "[" * 100_000]
+    for each in wrong:
+        with pytest.raises(ConfigurationError):
+            judge(wire).request(each)
+    for each in [None, 3, [3], object()]:
+        with pytest.raises(ConfigurationError):
+            judge(wire).response(each)  # pyright: ignore[reportArgumentType] - that is the point
+    judge(wire).response(b"\xff")
+    judge(wire).response(b'{"content": [], "output": [], "choices": []}')

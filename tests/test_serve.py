@@ -33,6 +33,7 @@ from remit.testing.serve import (
     Play,
     Raw,
     Refused,
+    ScriptedProvider,
     Server,
     Stalled,
     Whole,
@@ -660,3 +661,12 @@ def test_what_is_no_request_is_hung_up_on(junk: bytes) -> None:
         assert status == 200
 
     talk(["Yes."], "openai", main)
+
+
+@pytest.mark.parametrize(
+    "given", [{"script": 3}, {"script": None}, {"script": "ok"}, {"models": "m"}, {"key": 3}]
+)
+def test_a_provider_of_what_is_no_script_is_wrong_configuration(given: dict[str, Any]) -> None:
+    options: dict[str, Any] = {"script": ["ok"], **given}
+    with pytest.raises(ConfigurationError):
+        ScriptedProvider(options.pop("script"), "openai", **options)

@@ -511,7 +511,8 @@ class Transcript:
     def parse(messages: object, *, wire: str) -> Transcript:
         """Read the history in a request to a provider: its messages as they stand there, or the whole body.
 
-        Shape: `wire` is `anthropic`, `openai` (Responses: the input items) or `openai-chat`. What the
+        Shape: `wire` is `anthropic`, `openai` (Responses: the input items) or `openai-chat`. Messages may be, or hold,
+        objects of the providers' own SDKs. What the
         provider has issued and demands back as it was comes as `Opaque`.
         Errors: `ConfigurationError` for another wire; `TranscriptError` for what is no request of it.
         """

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fnmatch import fnmatchcase
-from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -101,7 +100,7 @@ class Settings:
     """Tokens of thinking, where the model has it."""
     tool_choice: Literal["auto", "any", "none"] | str = "auto"
     """For the first step only; a tool's name forces that tool."""
-    extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Handed to the provider as it stands."""
 
     def __post_init__(self) -> None:

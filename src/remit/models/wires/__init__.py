@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from remit.errors import ConfigurationError, TranscriptError
 from remit.models.wires.codec import Codec, Parsed
@@ -41,13 +41,38 @@ def codec(wire: str) -> Codec:
 
 
 def parse(body: Mapping[str, Any] | Sequence[Any], wire: str) -> Parsed:
-    """Read a request body back; a list is taken for its messages.
+    """Read a request body back; a list is taken for its messages. Objects of the providers' own SDKs may stand in it.
 
     Errors: `ConfigurationError`, `TranscriptError`.
     """
     reader = codec(wire)
-    if isinstance(body, Mapping):
-        return reader.parse(body)
-    if not isinstance(body, list | tuple):
+    try:
+        plain = _plain(body)
+    except RecursionError:
+        raise TranscriptError("a request is not nested as deeply as this") from None
+    if isinstance(plain, dict):
+        return reader.parse(cast("dict[str, Any]", plain))
+    if not isinstance(plain, list):
         raise TranscriptError(f"a request is an object, or its messages, not {type(body).__name__}")
-    return reader.parse({"input" if wire == "openai" else "messages": body})
+    return reader.parse({"input" if wire == "openai" else "messages": plain})
+
+
+def _plain(value: object) -> object:
+    """A value as JSON has it: what SDKs made of it tells itself what it would be sent as."""
+    if isinstance(value, str | int | float | None):
+        return value
+    if isinstance(value, Mapping):
+        table = cast("Mapping[object, object]", value)
+        if not all(isinstance(key, str) for key in table):
+            raise TranscriptError("a request holds names that are no texts")
+        return {key: _plain(each) for key, each in table.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in cast("Sequence[object]", value)]
+    dump = None if isinstance(value, type) else getattr(value, "model_dump", None)
+    if callable(dump):
+        # As those SDKs send it themselves.
+        return _plain(dump(mode="json", by_alias=True, exclude_unset=True))
+    kind = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    raise TranscriptError(
+        f"a request is an object, or its messages, as JSON has them: no {kind} is one"
+    )

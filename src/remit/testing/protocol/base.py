@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import NoReturn, Protocol, cast
 
-from remit.testing.protocol.reading import Body, Events, assembled, events_of
+from remit.errors import ConfigurationError
+from remit.testing.protocol.reading import Body, Events, assembled, body_of, events_of
 from remit.testing.protocol.refused import Refused, Wordings
 
 __all__ = ["Judge", "Refuse"]
@@ -28,11 +29,13 @@ class Judge(ABC):
     """The rules, and how the provider words them."""
 
     @abstractmethod
-    def request(self, body: Body, *, headers: Mapping[str, str] | None = None) -> None:
+    def request(
+        self, body: Body | str | bytes, *, headers: Mapping[str, str] | None = None
+    ) -> None:
         """Read a request as the provider would.
 
         `headers`, in lower case, are looked at where they are given.
-        Errors: `Refused` for the first rule that is broken.
+        Errors: `Refused` for the first rule that is broken; `ConfigurationError` for what is no JSON object at all.
         """
 
     @abstractmethod
@@ -52,10 +55,16 @@ class Judge(ABC):
 
         `request` is what it answers; it matters where the provider ties its blocks to it.
         """
-        if isinstance(reply, str | bytes):
-            reply = assembled(events_of(reply))
-        elif not isinstance(reply, Mapping):
+        if isinstance(reply, bytes):
+            reply = reply.decode(errors="replace")
+        if isinstance(reply, str):
+            reply = body_of(reply) if reply[:1] == "{" else assembled(events_of(reply))
+        elif isinstance(reply, list | tuple) and all(isinstance(each, Mapping) for each in reply):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
             reply = assembled(reply)
+        elif not isinstance(reply, Mapping):
+            raise ConfigurationError(
+                "response() takes what the provider answered: a body, its events as a list, or the stream as text"
+            )
         self._issue(cast("Body", reply), request or {})
 
     def refuse(

@@ -9,10 +9,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+from remit.errors import ConfigurationError
+
 __all__ = [
     "Body",
     "Events",
     "assembled",
+    "body_of",
     "events_of",
     "kind_of",
     "mapping",
@@ -80,6 +83,19 @@ def kind_of(value: object) -> str:
             return "an object"
         case _:
             return "an array"
+
+
+def body_of(given: object) -> Body:
+    """A request body, or the JSON that it is sent as. Errors: `ConfigurationError` for what is neither."""
+    body = given
+    if isinstance(given, str | bytes):
+        try:
+            body = json.loads(given)
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(f"a body is a JSON object; this is no JSON: {error}") from None
+    if not isinstance(body, Mapping):
+        raise ConfigurationError(f"a body is a JSON object, not of the type {type(body).__name__}")
+    return cast("Body", body)
 
 
 def events_of(stream: str | bytes) -> list[Body]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
@@ -117,6 +117,12 @@ class ScriptedProvider:
             raise ConfigurationError(f"no wire is called {wire!r}: there are {', '.join(_WIRES)}")
         if isinstance(script, str):
             raise ConfigurationError(f"a script is a list of items: [{script!r}]")
+        if not (callable(script) or isinstance(script, Iterable)):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            raise ConfigurationError(f"a script is a list of items, or a function, not {script!r}")
+        if isinstance(models, str):
+            raise ConfigurationError(f"models= is a list of names: [{models!r}]")
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            raise ConfigurationError("key= is a text")
         self.wire = _WIRES[wire](dialect)
         self.dialect = dialect
         self._script = script if callable(script) else tuple(script)

@@ -11,7 +11,7 @@ from remit.testing.protocol.anthropic.pairs import Pairs
 from remit.testing.protocol.anthropic.turns import turns_of, version_of
 from remit.testing.protocol.anthropic.wordings import WORDINGS
 from remit.testing.protocol.base import Judge
-from remit.testing.protocol.reading import Body, mappings, text
+from remit.testing.protocol.reading import Body, body_of, mappings, text
 
 __all__ = ["AnthropicJudge"]
 
@@ -36,7 +36,10 @@ class AnthropicJudge(Judge):
             for block in mappings(message.get("content")):
                 self._issued.keep(block, None)
 
-    def request(self, body: Body, *, headers: Mapping[str, str] | None = None) -> None:
+    def request(
+        self, body: Body | str | bytes, *, headers: Mapping[str, str] | None = None
+    ) -> None:
+        body = body_of(body)
         self._form.check(body, headers)
         self._offers.check(body)
         messages = mappings(body["messages"])

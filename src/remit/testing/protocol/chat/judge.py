@@ -9,7 +9,17 @@ from typing import Final
 from remit.testing.protocol.base import Judge
 from remit.testing.protocol.chat.servers import SERVERS, Server
 from remit.testing.protocol.chat.wordings import WORDINGS
-from remit.testing.protocol.reading import Body, kind_of, mapping, mappings, names, same, text, walk
+from remit.testing.protocol.reading import (
+    Body,
+    body_of,
+    kind_of,
+    mapping,
+    mappings,
+    names,
+    same,
+    text,
+    walk,
+)
 from remit.testing.protocol.schemas import openai_strict
 
 __all__ = ["ChatJudge"]
@@ -79,7 +89,13 @@ class ChatJudge(Judge):
 
     # What is asked
 
-    def request(self, body: Body, *, headers: Mapping[str, str] | None = None) -> None:  # noqa: ARG002 - none matters here
+    def request(
+        self,
+        body: Body | str | bytes,
+        *,
+        headers: Mapping[str, str] | None = None,  # noqa: ARG002 - none matters here
+    ) -> None:
+        body = body_of(body)
         self._fields(body)
         messages = mappings(body["messages"])
         for at, message in enumerate(messages):

@@ -9,7 +9,16 @@ from itertools import pairwise
 from typing import Final
 
 from remit.testing.protocol.base import Judge
-from remit.testing.protocol.reading import Body, kind_of, mapping, mappings, names, same, text
+from remit.testing.protocol.reading import (
+    Body,
+    body_of,
+    kind_of,
+    mapping,
+    mappings,
+    names,
+    same,
+    text,
+)
 from remit.testing.protocol.responses.wordings import DEEPSEEK, WORDINGS
 from remit.testing.protocol.schemas import openai_strict
 
@@ -156,7 +165,13 @@ class ResponsesJudge(Judge):
 
     # What is asked
 
-    def request(self, body: Body, *, headers: Mapping[str, str] | None = None) -> None:  # noqa: ARG002 - none matters here
+    def request(
+        self,
+        body: Body | str | bytes,
+        *,
+        headers: Mapping[str, str] | None = None,  # noqa: ARG002 - none matters here
+    ) -> None:
+        body = body_of(body)
         self._fields(body)
         items = _items(body)
         for at, item in enumerate(items):
