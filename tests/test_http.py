@@ -743,6 +743,30 @@ def test_no_proxy_of_the_environment_stands_before_this_machine(
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    "proxy",
+    ["socks5://me:secret@127.0.0.1:9", "ftp://h", "foo:bar", "http://[::", "http://h:99999"],
+)
+def test_a_proxy_of_the_environment_that_is_none_is_told_and_not_gone_around(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    """N1, N3: what it should have kept in does not go out, and the text says what to change."""
+    monkeypatch.setenv("http_proxy", proxy)
+    failure = asyncio.run(failure_of(model_at("http://192.0.2.1:9/v1", Connection())))
+    assert isinstance(failure, ModelRejected)
+    assert "HTTP_PROXY" in str(failure)
+    assert "NO_PROXY" in str(failure)
+    assert "secret" not in str(failure)
+    assert failure.usage == Usage()
+
+
+def test_of_two_proxies_the_one_that_is_spoken_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:9")
+    assert through(None, monkeypatch, all_proxy="http://{}") is not None
+    monkeypatch.setenv("http_proxy", "  ")
+    assert through(None, monkeypatch, all_proxy=" http://{} ") is not None
+
+
 def test_what_a_proxy_refuses_is_told() -> None:
     async def main(status: str) -> ModelError:
         async with Server().serving(says(b"", status)) as server:

@@ -404,7 +404,10 @@ def _refuse_unknown(
     for key in table:
         if key not in known:
             full = f"{prefix}.{key}" if prefix else key
-            raise ConfigurationError(f"{where}: unknown key {full}{_near(key, known)}")
+            secret = "; the key of a provider is taken from the environment, never from a file"
+            raise ConfigurationError(
+                f"{where}: unknown key {full}{_near(key, known)}{secret if 'key' in key.lower() else ''}"
+            )
 
 
 def _near(name: str, known: Mapping[str, Any] | tuple[str, ...]) -> str:

@@ -29,8 +29,9 @@ from aiohttp.connector import Connection as _Connection
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
-from remit.errors import ConfigurationError
-from remit.models.connection import Connection, host_of, is_loopback
+from remit.errors import ConfigurationError, ModelRejected
+from remit.messages import Usage
+from remit.models.connection import Connection, check_proxy, host_of, is_loopback
 from remit.models.http_faults import CONNECT_SECONDS, broken_off, no_answer
 from remit.models.transport import HttpRequest
 
@@ -328,7 +329,10 @@ async def _drain(content: aiohttp.StreamReader) -> None:
 
 
 def _environment_proxy(url: URL) -> str | None:
-    """What the environment says about the way to a URL; no proxy leads back to this machine."""
+    """What the environment says about the way to a URL; no proxy leads back to this machine.
+
+    Errors: `ModelRejected` for a proxy that is none, or of a kind that is not spoken: to go around it would be worse.
+    """
     if is_loopback(url.host or ""):
         return None
     proxies = urllib.request.getproxies_environment()
@@ -337,11 +341,20 @@ def _environment_proxy(url: URL) -> str | None:
     ]  # its stubs forget it
     if not proxies or bypass(f"{url.host}:{url.port}", proxies):
         return None
-    for name in (url.scheme, "all"):
-        proxy = proxies.get(name)
-        if proxy and "://" not in proxy:
-            proxy = f"http://{proxy}"
-        if proxy and proxy.lower().startswith(("http://", "https://")):
+    found = [(name, proxies.get(name, "").strip()) for name in (url.scheme, "all")]
+    given = [
+        (name, proxy if "://" in proxy else f"http://{proxy}") for name, proxy in found if proxy
+    ]
+    for name, proxy in given:
+        try:
+            check_proxy(proxy, f"{name.upper()}_PROXY, the proxy on the way to {url.host}")
+        except ConfigurationError as error:
+            if (name, proxy) == given[-1]:
+                raise ModelRejected(
+                    f'{error}; or go without one, by NO_PROXY or Connection(proxy="")',
+                    usage=Usage(),
+                ) from None
+        else:
             return proxy
     return None
 

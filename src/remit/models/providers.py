@@ -208,8 +208,8 @@ def _key_of_environment(prefix: str, variable: str, host: str) -> str | None:
     key = proper_key(os.environ.get(variable, ""), variable)
     if key is None and not is_local(host):
         raise ConfigurationError(
-            f"{prefix} at {host} wants a key: set {variable}, or give api_key=, which may be empty for a server that "
-            "wants none"
+            f"{prefix} at {host} wants a key: set {variable}, or in code give api_key=; for a server that wants none it "
+            "is any word, or empty in code"
         )
     return key
 
