@@ -415,6 +415,10 @@ def test_a_request_carries_key_and_headers_and_says_nothing_of_them() -> None:
     assert sent.headers["x-beta"] == "a, b"
     assert sent.headers["content-type"] == "application/json"
     assert str(caught.value) == "api.example.com: 401: wrong key [withheld] in {}"
+    for shown in (repr(sent), repr(vars(model)["_known"])):  # what traces of errors show
+        assert "x-beta" in shown
+        assert KEY not in shown
+        assert "other-secret-1" not in shown
     assert repr(model) == "<plain:m-1 at api.example.com>"
     for text in (repr(caught.value), repr(model), model.name):
         assert KEY not in text

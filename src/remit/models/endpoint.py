@@ -285,6 +285,10 @@ class _Sender(msgspec.Struct, frozen=True):
     secrets: tuple[str, ...]
     """What no text may hold."""
 
+    def __repr__(self) -> str:
+        """Without what is secret: what traces of errors show of a frame is shown in this form."""
+        return f"_Sender(headers: {', '.join(self.headers)})"
+
 
 class _Talk:
     """What is kept from one request of a run to the next."""

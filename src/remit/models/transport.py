@@ -23,6 +23,11 @@ class HttpRequest(msgspec.Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes
 
+    def __repr__(self) -> str:
+        """Without what is in the headers, which is the key, and in the body."""
+        names = ", ".join(self.headers)
+        return f"HttpRequest({self.method} {self.url}, headers: {names}, {len(self.body):,} bytes)"
+
 
 class HttpResponse(Protocol):
     """A response whose head has come."""
