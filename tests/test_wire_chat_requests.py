@@ -191,9 +191,9 @@ class _Counted(MessageWriter):
 
     written = 0
 
-    def piece(self, message: Message, *, broken: bool, marked: bool) -> Any:
+    def piece(self, message: Message, before: Message | None, *, broken: bool, marked: bool) -> Any:
         type(self).written += 1
-        return super().piece(message, broken=broken, marked=marked)
+        return super().piece(message, before, broken=broken, marked=marked)
 
 
 def test_each_message_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:

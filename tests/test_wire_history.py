@@ -277,6 +277,28 @@ def test_a_typed_output_that_no_strict_schema_can_say_is_asked_for_all_the_same(
     assert not played.told("cache_missed")
 
 
+def test_a_run_that_ended_in_results_is_gone_on_from_where_no_user_may_stand_behind_them() -> None:
+    """case 76, T2: as Mistral has it; the results of the one turn and the words of the next are two messages."""
+    calls = [("look_up", {"order": 7}), ("look_up", {"order": 8})]
+    script: list[Any] = [calls, calls, "On.", "And on."]
+    provider = ScriptedProvider(script, "openai-chat", dialect="mistral")
+    model = MemoryTransport(provider).model(speaks=ChatCodec(DIALECTS["mistral"]))
+
+    async def main() -> Outcome[Any]:
+        limits = rm.Limits(steps=1, tokens=100_000, seconds=60)
+        desk = remit_of(model, [look_up], runtime=runtime(), limits=limits)
+        outcome = await desk.run("Where?")
+        assert outcome.reason is Reason.STEP_BUDGET
+        for _ in range(2):
+            outcome = await desk.run("And now?", history=outcome.transcript)
+        return outcome
+
+    outcome = run_virtual(main)
+    assert outcome.reason is Reason.COMPLETED, outcome.error
+    check(outcome, provider)
+    grows(provider)
+
+
 def test_a_server_that_takes_no_schema_is_told_it_in_words() -> None:
     """O1, case 60: what a refused field asked for is not forgotten with it."""
     refusal = Refused("bad_request", "Unsupported parameter: 'response_format' is not supported.")

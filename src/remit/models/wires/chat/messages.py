@@ -71,10 +71,13 @@ class MessageWriter:
         self._refused.add(what)
         return True
 
-    def piece(self, message: Message, *, broken: bool, marked: bool) -> Piece:
+    def piece(
+        self, message: Message, before: Message | None, *, broken: bool, marked: bool
+    ) -> Piece:
         """One message; `broken` where what was said before it has changed since (X5)."""
         if message.role == "user":
-            return self._user(message, marked=marked)
+            behind = not self._follows and before is not None and self._ends_in_results(before)
+            return self._user(message, marked=marked, behind_results=behind)
         first = message.content[0]
         if isinstance(first, Opaque) and self._is_mine(first) and _is_message(first.data):
             return Piece(first.data)  # a whole message without another form stands alone
@@ -82,11 +85,14 @@ class MessageWriter:
 
     # --- the user's
 
-    def _user(self, message: Message, *, marked: bool) -> Piece:
-        """Results, then what is said. `marked` where the last part shall have room for a cache marker."""
+    def _user(self, message: Message, *, marked: bool, behind_results: bool) -> Piece:
+        """Results, then what is said. `marked` where the last part shall have room for a cache marker.
+
+        `behind_results`: the message before it ended in results, as where a run ended before they were read.
+        """
         said: list[Block] = []
         written = [self._result(block, marked=marked, media=said) for block in message.tool_results]
-        answered = bool(written)
+        answered = bool(written) or behind_results
         last = None
         for block in message.content[len(written) :]:
             if isinstance(block, Opaque) and self._is_mine(block) and _is_message(block.data):
@@ -100,6 +106,18 @@ class MessageWriter:
         ours = bool(written) and written[-1] is not last
         mark = len(data) - _END_OF_PART if marked and ours and data.endswith(b"}]}") else None
         return Piece(data, mark)
+
+    def _ends_in_results(self, message: Message) -> bool:
+        """Whether nothing goes out behind the results of a message."""
+        results = message.tool_results
+        if not results or any(isinstance(part, Media) for each in results for part in each.content):
+            return False
+        rest = message.content[len(results) :]
+        return all(
+            self._part(block) is None
+            and not (isinstance(block, Opaque) and self._is_mine(block) and _is_message(block.data))
+            for block in rest
+        )
 
     def _say(
         self, said: Sequence[Block], written: list[bytes], *, marked: bool, answered: bool

@@ -66,6 +66,7 @@ class ChatEncoder:
         self._writer = MessageWriter(dialect, self._toolbox)
         self._pieces = Pieces(self._piece)
         self._breaks: tuple[Break, ...] = ()
+        self._messages: Sequence[Message] = ()
         self._off: set[str] = set()
         """Fields that the server refused."""
         self._cap: str = dialect.cap
@@ -86,7 +87,7 @@ class ChatEncoder:
         """See `Encoder`. Errors: `ConfigurationError` where `Settings.extra` holds the messages."""
         if request.tools is not self._tools_of:
             self._offer(request.tools)
-        self._breaks = request.transcript.breaks
+        self._breaks, self._messages = request.transcript.breaks, request.transcript.messages
         self._pieces.take(request.transcript)
         fields = self._fields(request, stream=stream)
         head = b'{"model":%b,"messages":[%b' % (
@@ -153,7 +154,8 @@ class ChatEncoder:
 
     def _piece(self, index: int, message: Message) -> Piece:
         broken = any(each.first < index < each.end for each in self._breaks)
-        return self._writer.piece(message, broken=broken, marked=self._marks)
+        before = self._messages[index - 1] if index else None
+        return self._writer.piece(message, before, broken=broken, marked=self._marks)
 
     def _asked(self, request: ModelRequest) -> str:
         """The instructions; with the schema of the answer where the server does not take it as a field."""
