@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import remit as rm
 from remit.errors import ConfigurationError, ModelRejected, ModelUnavailable
 from remit.messages import Message, Opaque, Reply, StopReason, Text, ToolUse, Usage
 from remit.models.base import (
@@ -541,3 +542,19 @@ def test_a_script_type_is_what_the_model_takes() -> None:
     """Typing only: the alias is public for those who build scripts."""
     script: Script = ["one", Step("two"), [("search", {})]]
     assert ScriptedModel(script).name == "scripted"
+
+
+@pytest.mark.parametrize(
+    "item", [3, None, b"x", {"text": "x"}, [3], [None], ("look", None), [("look", {}, 1)], [["x"]]]
+)
+def test_what_is_no_turn_of_a_script_is_told_with_what_one_is(item: Any) -> None:
+    """The author of a test reads it, so it says what to write."""
+
+    async def main() -> None:
+        model = ScriptedModel([item])
+        desk = rm.Remit(name="d", model=model, limits=rm.Limits(steps=1, tokens=9_000, seconds=9))
+        outcome = await desk.run("hi")
+        assert outcome.reason is rm.Reason.MODEL_FAILED
+        assert 'a call as ("tool_name", {...})' in (outcome.error or "")
+
+    run_virtual(main())

@@ -670,3 +670,11 @@ def test_a_provider_of_what_is_no_script_is_wrong_configuration(given: dict[str,
     options: dict[str, Any] = {"script": ["ok"], **given}
     with pytest.raises(ConfigurationError):
         ScriptedProvider(options.pop("script"), "openai", **options)
+
+
+def test_a_fault_that_there_is_not_is_wrong_configuration() -> None:
+    kind: Any = "nope"
+    with pytest.raises(ConfigurationError, match="overloaded"):
+        Refused(kind)
+    with pytest.raises(ConfigurationError, match="bytes"):
+        Raw(kind)

@@ -298,19 +298,31 @@ def _parts(says: Part | Sequence[Part]) -> Sequence[Part]:
             return (says,)
         case (str(name), str() | Mapping() as arguments) if isinstance(says, tuple):
             return ((name, arguments),)
-        case _:
+        case list() | tuple():
             return cast("Sequence[Part]", says)  # what else is a tuple was told apart just above
+        case _:
+            raise _no_turn(says)
 
 
 def _block(part: Part, ids: Iterator[str]) -> Block:
     if isinstance(part, str):
         return Text(part)
-    if isinstance(part, tuple):
-        name, arguments = part
-        if not isinstance(arguments, str):
-            arguments = encode(dict(arguments)).decode()
-        return ToolUse(next(ids), name, arguments)
-    return part
+    match part:
+        case (str(name), str(arguments)):
+            return ToolUse(next(ids), name, arguments)
+        case (str(name), Mapping() as arguments):
+            return ToolUse(next(ids), name, encode(dict(arguments)).decode())
+        case Text() | Media() | ToolUse() | ToolResult() | Opaque():
+            return part
+        case _:
+            raise _no_turn(part)
+
+
+def _no_turn(given: object) -> ConfigurationError:
+    return ConfigurationError(
+        'a turn of a script is a text, a block, a call as ("tool_name", {...}), or a list of these; '
+        f"it holds {given!r:.200}"
+    )
 
 
 def _pauses(message: Message) -> bool:

@@ -22,8 +22,9 @@ import gzip
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, get_args, runtime_checkable
 
+from remit.errors import ConfigurationError
 from remit.testing.serve.turn import ErrorKind, Turn, Wire, json_bytes
 from remit.testing.serve.written import JSON, Frame, Written
 
@@ -79,6 +80,13 @@ class Refused:
     """Seconds, as the header says."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    def __post_init__(self) -> None:
+        """Errors: `ConfigurationError` for a kind that there is not."""
+        if self.kind not in get_args(ErrorKind):
+            raise ConfigurationError(
+                f"Refused({self.kind!r}): there are {', '.join(get_args(ErrorKind))}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -95,6 +103,11 @@ class Raw:
     """Bytes on the connection, head and all, which is closed after them."""
 
     data: bytes = b"SSH-2.0-OpenSSH_9.6\r\n"
+
+    def __post_init__(self) -> None:
+        """Errors: `ConfigurationError` for what are no bytes."""
+        if not isinstance(self.data, bytes):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+            raise ConfigurationError("Raw(data): give bytes, as they stand on the connection")
 
 
 @dataclass(frozen=True, slots=True)
