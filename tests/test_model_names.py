@@ -191,7 +191,7 @@ def test_a_missing_key_is_told_by_the_variable_that_should_hold_it(
 def test_a_module_that_names_models_can_be_imported_where_no_key_is(
     environment: pytest.MonkeyPatch, value: str
 ) -> None:
-    """CI and tests have no keys: they define remits, look at them, and put other models in."""
+    """N5: CI and tests have no keys: they define remits, look at them, and put other models in."""
     environment.setenv("ANTHROPIC_API_KEY", value)
     made = desk("anthropic:claude-sonnet-5-5")
     assert "look" in [tool.name for tool in made.offered]
@@ -218,7 +218,7 @@ def _around(model: Model) -> list[Model]:
 
 
 def test_a_missing_key_is_told_before_a_run_and_leaves_nothing_behind() -> None:
-    """Whatever stands around the model; and what waits goes on waiting."""
+    """N5: whatever stands around the model; and what waits goes on waiting."""
     for model in _around(remit.model("anthropic:claude-sonnet-5-5")):
         store = MemoryStore()
         made = Remit(name="desk", model=model, tools=[look], limits=LIMITS, store=store)
@@ -230,6 +230,7 @@ def test_a_missing_key_is_told_before_a_run_and_leaves_nothing_behind() -> None:
 
 
 def test_a_run_that_waits_is_not_touched_where_the_key_is_missing() -> None:
+    """N5: what is decided stays decided, and is gone on from once the key is there."""
     store = MemoryStore()
     script = ScriptedModel([("send", {"to": "dana"}), "Sent."])
     waiting = Remit(name="desk", model=script, tools=[send], limits=LIMITS, store=store)
