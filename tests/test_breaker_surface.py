@@ -137,7 +137,7 @@ def test_an_error_inside_a_constructor_is_not_taken_for_a_wrong_call() -> None:
         ("stop_when", True, "stop_when="),
         ("stop_when", none_of_them, "stop_when="),
         ("stop_when", two_of_them, "stop_when="),
-        ("store", "sqlite:///x.db", "store="),
+        ("store", "x.db", "did you mean sqlite:///x.db"),
         ("store", None, "store="),
         ("store", MemoryStore, "store="),
         ("instructions", 3, "instructions="),

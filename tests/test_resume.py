@@ -314,8 +314,6 @@ def test_a_run_that_another_process_executes_is_busy() -> None:
         for attempt in (runner.resume, runner.cancel):
             with pytest.raises(RunBusy):
                 await attempt("x")
-        with pytest.raises(RunBusy):
-            await runner.run("go", run_id="x")
         assert await rows(store) == ["opened"]
         assert isinstance(lease, Lease)
         await store.release(lease)
@@ -343,6 +341,29 @@ def test_an_unknown_run_or_another_remits_is_a_wrong_call() -> None:
 
 
 # --- starting again (E8) -------------------------------------------------------------------------
+
+
+def test_starting_a_run_again_that_another_process_executes_waits_for_its_end() -> None:
+    """E8, J3: nothing is begun twice; where that process lets go, whoever waits goes on with it."""
+
+    async def main() -> None:
+        store = MemoryStore()
+        await store.create(await opened(store, "x"))
+        lease = await store.acquire("x", "another process")
+        assert isinstance(lease, Lease)
+        runner = make(store, "done")
+        waits, gives_up = (asyncio.create_task(runner.run("go", run_id="x")) for _ in range(2))
+        await asyncio.sleep(100)
+        assert not waits.done()
+        assert await rows(store) == ["opened"]
+        gives_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gives_up
+        await store.release(lease)
+        assert (await waits).reason is Reason.COMPLETED
+        assert (await runner.run("go", run_id="x")).steps == 1
+
+    run_virtual(main())
 
 
 def test_starting_a_live_run_again_attaches_to_it() -> None:

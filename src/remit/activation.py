@@ -58,6 +58,9 @@ __all__ = [
 OWNER: Final = f"process {os.getpid()} {secrets.token_hex(4)}"
 """Who holds the leases of this process; new with every start, so that it never takes itself for its dead self."""
 
+_FOLLOW_SECONDS: Final = 0.05
+_LONGEST_FOLLOW_SECONDS: Final = 1.0
+"""Between two looks at a run that another process executes."""
 _GOES_ON = frozenset({Reason.MODEL_FAILED, Reason.JOURNAL_FAILED, Reason.INTERNAL_ERROR})
 _LIMITS = frozenset({*LIMIT_REASONS.values(), Reason.DEADLINE})
 
@@ -132,8 +135,9 @@ def _attach(store: Journal, run_id: str) -> Activation | None:
 async def start(config: Config, host: Host, request: Request) -> Activation:
     """Start a run, or find the one that has its id.
 
+    One that another process executes is waited for.
     Errors: `ConfigurationError` where the call is wrong, the model lacks its key or the id stands for another
-    request, `RunBusy`.
+    request.
     """
     _check_prices(config, request.limits, host.frame)
     check_ready(config.model)
@@ -151,27 +155,37 @@ async def start(config: Config, host: Host, request: Request) -> Activation:
         history.artifacts,
         history.digests,
     )
-    if await host.store.create(new):
-        if request.history is not None:
-            await withdraw_left(host.store, request.history)
+    created = await host.store.create(new)
+    if created and request.history is not None:
+        await withdraw_left(host.store, request.history)
+    pause = _FOLLOW_SECONDS
+    while True:
+        try:
+            return await _start_or_find(config, host, request, new, created=created)
+        except RunBusy:
+            # Another process executes it: whoever starts it again waits for its end, or goes on with it where
+            # that process dies (E8).
+            created = False
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_FOLLOW_SECONDS)
+
+
+async def _start_or_find(
+    config: Config, host: Host, request: Request, new: NewRun, *, created: bool
+) -> Activation:
+    """Begin the run that was created, or go on with the one that has its id. Errors: as `start`; `RunBusy`."""
+    deps, reserve = request.deps, request.reserve
+    if created:
         return await _activate(
-            config, host, run_id, request.deps, limits=None, again=False, reserve=request.reserve
+            config, host, new.run_id, deps, limits=None, again=False, reserve=reserve
         )
-    info = await host.store.info(run_id)
-    if info is None or info.spec_hash != spec_hash:
+    info = await host.store.info(new.run_id)
+    if info is None or info.spec_hash != new.spec_hash:
         raise ConfigurationError(
-            f"run_id {run_id!r} already stands for another prompt or remit; choose another id, or leave it "
+            f"run_id {new.run_id!r} already stands for another prompt or remit; choose another id, or leave it "
             "out to get a fresh one"
         )
-    return await resume(
-        config,
-        host,
-        run_id,
-        request.deps,
-        limits=None,
-        reopen=False,
-        reserve=request.reserve,
-    )
+    return await resume(config, host, new.run_id, deps, limits=None, reopen=False, reserve=reserve)
 
 
 async def resume(

@@ -88,6 +88,11 @@ class Record:
             await asyncio.shield(self._committing)
         return await self._append(status) == status
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this process may still enter a body for the run (J2). From any thread."""
+        return self.store.holds(self._lease)
+
     async def release(self) -> None:
         """Give the lease back."""
         await self.store.release(self._lease)

@@ -51,7 +51,7 @@ from remit.render import is_quick
 from remit.report import read_state
 from remit.run import write_decision, write_supply
 from remit.store.base import Journal, wrong_kind
-from remit.store.memory import MemoryStore
+from remit.store.names import store_named
 from remit.tools import Call, Tool, Tools, resolve
 from remit.tools.question import fitting
 from remit.transcript import Transcript
@@ -108,6 +108,21 @@ class TheTools:
         vars(instance)["tools"] = tuple(resolve(tools).values())
 
 
+class TheStore:
+    """A field that takes a store or the name of one, and gives the store."""
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Journal | str: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Journal: ...
+    def __get__(self, instance: object | None, owner: type) -> Journal | str:
+        return "memory:" if instance is None else vars(instance)["store"]
+
+    def __set__(self, instance: object, store: Journal | str) -> None:
+        """Errors: `ConfigurationError` for a name that stands for no store."""
+        vars(instance)["store"] = store_named(store)
+
+
 class Changes(TypedDict, total=False):
     """What a copy may have different from its original: every part of a `Remit` but its types."""
 
@@ -126,7 +141,7 @@ class Changes(TypedDict, total=False):
     stop_when: StopWhen | None
     show_budget: bool
     hand_back: bool
-    store: Journal
+    store: Journal | str
     runtime: Runtime
 
 
@@ -170,8 +185,9 @@ class Remit(Generic[Deps, Out_co]):
     """Tell the model what is left at 50, 25 and 10 percent."""
     hand_back: bool = True
     """At a limit, make one closing call so that the work comes back in words."""
-    store: Journal = field(default_factory=MemoryStore)
-    """Where runs are kept; by default in memory, for this remit alone."""
+    store: TheStore = TheStore()
+    """Where runs are kept: a store or its name, such as `sqlite:///remit.db`; by default in memory, for this
+    remit alone."""
     runtime: Runtime = field(default_factory=Runtime)
     _config: Config = field(init=False, repr=False, compare=False)
     _entered: dict[asyncio.AbstractEventLoop, list[contextlib.AsyncExitStack]] = field(

@@ -182,8 +182,9 @@ class Execution:
         bound = self._tool.bind(arguments.values, self._computed, call)
 
         def enter() -> Any:
-            # A halt may have come before the first step of the task, or before the thread got there.
-            if self._halt.cause is not None:
+            # A halt may have come before the first step of the task, or before the thread got there; and a
+            # process that was stopped meanwhile may have lost the run, which the next commit finds out.
+            if self._halt.cause is not None or not self._run.record.is_held:
                 raise asyncio.CancelledError
             self.entered = True
             return bound()

@@ -176,6 +176,14 @@ class Journal(Protocol):
         """
         ...
 
+    def holds(self, lease: Lease) -> bool:
+        """Whether the lease can be relied on at this very instant, by this process's own clock.
+
+        Nothing is asked of anybody, so it is called before every body that is entered, from any thread. False
+        may come too early and never too late: who was stopped for longer than a lease lasts enters nothing (J2).
+        """
+        ...
+
     async def release(self, lease: Lease) -> None:
         """Give the lease back. Never raises `Fenced`: who lost it has nothing to give back."""
         ...

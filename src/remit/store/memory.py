@@ -154,6 +154,10 @@ class MemoryStore:
             lease.next_seq = len(record.rows)
             return Control(record.newest, status)
 
+    def holds(self, lease: Lease) -> bool:
+        record = self._runs.get(lease.run_id)
+        return record is not None and record.epoch == lease.epoch and record.owner is not None
+
     async def release(self, lease: Lease) -> None:
         with self._lock:
             record = self._runs.get(lease.run_id)

@@ -453,6 +453,17 @@ class JournalConformance:
 
         self.run(main())
 
+    def test_a_fresh_lease_can_be_relied_on(self) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            await journal.create(_new("r"))
+            lease = await _lease(journal)
+            assert journal.holds(lease)
+            await journal.append(lease, _rows("a"))
+            assert journal.holds(lease)
+
+        self.run(main())
+
     # Decisions
 
     def test_a_decision_by_token_or_by_id_lands_in_the_inbox_once(self) -> None:

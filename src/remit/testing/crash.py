@@ -145,6 +145,9 @@ class CrashStore:
             ),
         )
 
+    def holds(self, lease: Lease) -> bool:
+        return self.inner.holds(lease)
+
     async def release(self, lease: Lease) -> None:
         if not self.frozen:
             await self.inner.release(lease)

@@ -1,0 +1,289 @@
+"""What a store does inside of a transaction, as plain functions of a connection.
+
+Each is one piece of work of the writer: it does all of what it says or raises. The chain is continued here, so
+that a link is made on the very head that the database holds.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from remit.artifacts import Artifact
+from remit.canonical import encode
+from remit.errors import DecisionError, Fenced, JournalError
+from remit.pending import PendingKind
+from remit.store.base import (
+    Control,
+    Held,
+    Lease,
+    NewProposal,
+    NewRow,
+    NewRun,
+    PostKind,
+    RunStatus,
+    wrong_kind,
+)
+from remit.store.chain import SALT_BYTES, START, Chain
+from remit.store.sqlite.files import INLINE_BYTES
+
+__all__ = [
+    "acquire",
+    "append",
+    "create",
+    "decide",
+    "post",
+    "release",
+    "renew",
+    "withdraw",
+]
+
+
+def create(connection: sqlite3.Connection, chain: Chain, run: NewRun) -> bool:
+    """Open a run. False where the id exists."""
+    known = connection.execute("select 1 from remit_run where run_id = ?", (run.run_id,))
+    if known.fetchone() is not None:
+        return False
+    above = connection.execute("select root from remit_run where run_id = ?", (run.parent,))
+    (root,) = above.fetchone() or (run.run_id,)
+    head = _write(connection, chain, run.run_id, (run.opened,), head=START, seq=0, epoch=0)
+    connection.execute(
+        "insert into remit_run values (?, ?, ?, ?, 'ready', null, null, 0, 1, ?, 0, 0, ?, null)",
+        (run.run_id, run.spec_hash, run.parent, root, head, time.time()),
+    )
+    _put(connection, root, run.artifacts)
+    connection.executemany(
+        "insert or ignore into remit_holding select ?, digest from remit_artifact where digest = ?",
+        [(root, digest) for digest in run.brought],
+    )
+    return True
+
+
+def acquire(
+    connection: sqlite3.Connection,
+    run_id: str,
+    owner: str,
+    worker: str,
+    is_alive: Callable[[str], bool],
+) -> Lease | Held:
+    """Become the writer of a run. `is_alive` tells of another worker whether it is."""
+    found = _run(connection, run_id, "status, owner, worker, epoch, next_seq, taken, inbox_max")
+    status, held_by, holder, epoch, next_seq, taken, inbox_max = found
+    if holder is not None and (holder == worker or is_alive(holder)):
+        return Held(held_by)
+    connection.execute(
+        "update remit_run set owner = ?, worker = ?, epoch = ?, status = ? where run_id = ?",
+        (owner, worker, epoch + 1, status if status == "ended" else "running", run_id),
+    )
+    return Lease(run_id, epoch + 1, next_seq, taken, inbox_max)
+
+
+def append(
+    connection: sqlite3.Connection,
+    chain: Chain,
+    lease: Lease,
+    worker: str,
+    rows: Sequence[NewRow],
+    *,
+    status: RunStatus,
+    proposals: Sequence[NewProposal],
+    taken: int,
+    artifacts: Sequence[Artifact],
+) -> tuple[Control, int]:
+    """Write rows and what goes with them. Gives the next sequence number too. Errors: `Fenced`."""
+    found = connection.execute(
+        "select head, root, inbox_max, taken from remit_run"
+        " where run_id = ? and epoch = ? and next_seq = ? and worker = ?",
+        (lease.run_id, lease.epoch, lease.next_seq, worker),
+    ).fetchone()
+    if found is None:
+        raise Fenced(f"run {lease.run_id!r} has another writer")
+    head, root, inbox_max, taken_before = found
+    _put(connection, root, artifacts)
+    head = _write(
+        connection, chain, lease.run_id, rows, head=head, seq=lease.next_seq, epoch=lease.epoch
+    )
+    connection.executemany(
+        "insert into remit_proposal values (?, ?, ?, ?, ?, ?, 0)",
+        [
+            (
+                p.pending_id,
+                lease.run_id,
+                p.kind,
+                p.token_hash,
+                p.arguments_hash,
+                p.expires_at.isoformat(),
+            )
+            for p in proposals
+        ],
+    )
+    taken = max(taken, taken_before)
+    if status == "waiting" and inbox_max > taken:
+        status = "running"  # it has not heard everything
+    next_seq = lease.next_seq + len(rows)
+    connection.execute(
+        "update remit_run set head = ?, next_seq = ?, status = ?, taken = ?, ended_at = ? where run_id = ?",
+        (head, next_seq, status, taken, time.time() if status == "ended" else None, lease.run_id),
+    )
+    return Control(inbox_max, status), next_seq
+
+
+def release(connection: sqlite3.Connection, lease: Lease, worker: str) -> None:
+    """Give a lease back, if it is still one."""
+    connection.execute(
+        "update remit_run set owner = null, worker = null,"
+        " status = case status when 'running' then 'ready' else status end"
+        " where run_id = ? and epoch = ? and worker = ?",
+        (lease.run_id, lease.epoch, worker),
+    )
+
+
+def post(
+    connection: sqlite3.Connection,
+    run_id: str,
+    kind: PostKind,
+    body: bytes,
+    artifacts: Sequence[Artifact] = (),
+) -> bool:
+    """Leave something for a run. False where there is no such run."""
+    found = connection.execute(
+        "update remit_run set inbox_max = inbox_max + 1 where run_id = ? returning inbox_max, root",
+        (run_id,),
+    ).fetchall()
+    for number, root in found:
+        _put(connection, root, artifacts)
+        connection.execute(
+            "insert into remit_post values (?, ?, ?, ?)", (run_id, number, kind, body)
+        )
+    return bool(found)
+
+
+def decide(
+    connection: sqlite3.Connection,
+    *,
+    token_hash: bytes | None,
+    pending_id: str | None,
+    arguments_hash: str | None,
+    kind: PendingKind,
+    decision: bytes,
+    now: datetime,
+) -> str:
+    """Use a proposal up and leave its decision for the run. Errors: `DecisionError`."""
+    if token_hash is not None:
+        named = connection.execute(
+            "select pending_id from remit_proposal where token_hash = ?", (token_hash,)
+        ).fetchone()
+        pending_id = None if named is None else named[0]
+    found = _open(connection, pending_id, kind)
+    if found.expires_at <= now:
+        raise DecisionError("expired", "its time is over: resume the run, which goes on from there")
+    if arguments_hash is not None and arguments_hash != found.arguments_hash:
+        raise DecisionError("stale", "other arguments were shown than the call now has")
+    _use_up(connection, found.pending_id)
+    body = encode({"pending_id": found.pending_id}) + b"\n" + decision
+    post(connection, found.run_id, "decision" if kind == "approval" else "supply", body)
+    return found.run_id
+
+
+def renew(connection: sqlite3.Connection, pending_id: str, token_hash: bytes) -> None:
+    """Replace the token of an open approval. Errors: `DecisionError`."""
+    _open(connection, pending_id, "approval")
+    connection.execute(
+        "update remit_proposal set token_hash = ? where pending_id = ?", (token_hash, pending_id)
+    )
+
+
+def withdraw(connection: sqlite3.Connection, pending_id: str) -> bool:
+    """Close a proposal without a decision. False where it was not open."""
+    found = connection.execute(
+        "update remit_proposal set used = 1 where pending_id = ? and not used returning run_id",
+        (pending_id,),
+    ).fetchall()
+    for (run_id,) in found:
+        post(connection, run_id, "withdraw", encode({"pending_id": pending_id}))
+    return bool(found)
+
+
+class _Open(msgspec.Struct, frozen=True):
+    """A proposal that can be decided."""
+
+    pending_id: str
+    run_id: str
+    arguments_hash: str
+    expires_at: datetime
+
+
+def _open(connection: sqlite3.Connection, pending_id: str | None, kind: PendingKind) -> _Open:
+    found = connection.execute(
+        "select p.run_id, p.kind, p.arguments_hash, p.expires_at, p.used, r.status"
+        " from remit_proposal p join remit_run r using(run_id) where pending_id = ?",
+        (pending_id,),
+    ).fetchone()
+    if pending_id is None or found is None:
+        raise DecisionError("unknown", "no proposal is known by this token or id")
+    run_id, proposed, arguments_hash, expires_at, used, status = found
+    if proposed != kind:
+        raise wrong_kind(proposed)
+    if used:
+        raise DecisionError("used", "the proposal has been decided or withdrawn")
+    if status == "ended":
+        # It ended without a word to this proposal: the process died before it was withdrawn.
+        raise DecisionError("stale", "the run that asked has ended")
+    return _Open(pending_id, run_id, arguments_hash, datetime.fromisoformat(expires_at))
+
+
+def _use_up(connection: sqlite3.Connection, pending_id: str) -> None:
+    connection.execute("update remit_proposal set used = 1 where pending_id = ?", (pending_id,))
+
+
+def _run(connection: sqlite3.Connection, run_id: str, columns: str) -> tuple[Any, ...]:
+    found = connection.execute(
+        f"select {columns} from remit_run where run_id = ?",  # noqa: S608 - columns are ours
+        (run_id,),
+    ).fetchone()
+    if found is None:
+        raise JournalError(f"there is no run {run_id!r} in this store")
+    return found
+
+
+def _write(
+    connection: sqlite3.Connection,
+    chain: Chain,
+    run_id: str,
+    rows: Sequence[NewRow],
+    *,
+    head: bytes,
+    seq: int,
+    epoch: int,
+) -> bytes:
+    """Add rows to the chain. Gives its new head."""
+    links: list[tuple[str, int, int, str, bytes, bytes]] = []
+    payloads: list[tuple[str, int, bytes, bytes]] = []
+    salts = os.urandom(SALT_BYTES * len(rows))
+    for at, row in enumerate(rows):
+        salt = salts[at * SALT_BYTES : (at + 1) * SALT_BYTES]
+        digest = chain.digest(salt, row.body)
+        head = chain.link(head, seq=seq + at, epoch=epoch, kind=row.kind, digest=digest)
+        links.append((run_id, seq + at, epoch, row.kind, digest, head))
+        payloads.append((run_id, seq + at, salt, row.body))
+    connection.executemany("insert into remit_row values (?, ?, ?, ?, ?, ?)", links)
+    connection.executemany("insert into remit_payload values (?, ?, ?, ?)", payloads)
+    return head
+
+
+def _put(connection: sqlite3.Connection, root: str, artifacts: Sequence[Artifact]) -> None:
+    for artifact in artifacts:
+        data = artifact.data if len(artifact.data) <= INLINE_BYTES else None
+        connection.execute(
+            "insert or ignore into remit_artifact values (?, ?, ?, ?)",
+            (artifact.digest, artifact.media_type, len(artifact.data), data),
+        )
+        connection.execute(
+            "insert or ignore into remit_holding values (?, ?)", (root, artifact.digest)
+        )

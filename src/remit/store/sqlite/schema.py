@@ -1,0 +1,148 @@
+"""The tables of a store in SQLite, and how an older file comes to have them.
+
+`remit_row` holds what the chain is made over and is only ever added to; `remit_payload` holds what the rows say,
+and can be erased. A migration is a list of statements that leads from one version to the next; they run in one
+transaction, and a file of a newer version than this code knows is refused.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from remit.errors import JournalError
+
+__all__ = ["APPLICATION_ID", "VERSION", "check", "migrate"]
+
+APPLICATION_ID: Final = 0x72656D74  # "remt"
+"""Marks the file as a store of remit, also for `file` and the like."""
+
+_FIRST: Final = (
+    """
+    create table remit_meta(
+        name text primary key,
+        value text not null
+    ) without rowid
+    """,
+    """
+    create table remit_worker(
+        worker text primary key,  -- new for each opening of a store
+        about text not null,      -- for people: process, host
+        beat_at real not null     -- seconds since 1970
+    ) without rowid
+    """,
+    """
+    create table remit_run(
+        run_id text primary key,
+        spec_hash blob not null,
+        parent text,
+        root text not null,       -- of its tree; artifacts belong to trees
+        status text not null,     -- ready running waiting ended
+        owner text,
+        worker text,
+        epoch integer not null,
+        next_seq integer not null,
+        head blob not null,
+        inbox_max integer not null,
+        taken integer not null,
+        created_at real not null,
+        ended_at real
+    ) without rowid
+    """,
+    "create index remit_run_parent on remit_run(parent) where parent is not null",
+    "create index remit_run_root on remit_run(root)",
+    """
+    create table remit_row(
+        run_id text not null,
+        seq integer not null,
+        epoch integer not null,
+        kind text not null,
+        digest blob not null,
+        link blob not null,
+        primary key(run_id, seq)
+    ) without rowid
+    """,
+    """
+    create table remit_payload(
+        run_id text not null,
+        seq integer not null,
+        salt blob not null,
+        body blob not null,
+        unique(run_id, seq)
+    )
+    """,
+    """
+    create table remit_post(
+        run_id text not null,
+        id integer not null,
+        kind text not null,
+        body blob not null,
+        primary key(run_id, id)
+    ) without rowid
+    """,
+    """
+    create table remit_proposal(
+        pending_id text primary key,
+        run_id text not null,
+        kind text not null,
+        token_hash blob unique,
+        arguments_hash text not null,
+        expires_at text not null,
+        used integer not null
+    ) without rowid
+    """,
+    "create index remit_proposal_run on remit_proposal(run_id)",
+    """
+    create table remit_artifact(
+        digest text primary key,  -- hex SHA-256 of the data
+        media_type text not null,
+        size integer not null,
+        data blob                 -- null: a file beside the database
+    )
+    """,
+    """
+    create table remit_holding(
+        root text not null,
+        digest text not null,
+        primary key(root, digest)
+    ) without rowid
+    """,
+    "create index remit_holding_digest on remit_holding(digest)",
+)
+
+_STEPS: Final[tuple[tuple[str, ...], ...]] = (_FIRST,)
+"""What leads from version 0 to 1, from 1 to 2, and so on."""
+
+VERSION: Final = len(_STEPS)
+
+
+def check(connection: sqlite3.Connection) -> int:
+    """The schema version of a file; nothing is changed.
+
+    Errors: `JournalError` for a file that is another program's or newer than this code.
+    """
+    (found,) = connection.execute("pragma user_version").fetchone()
+    (application,) = connection.execute("pragma application_id").fetchone()
+    if application not in (0, APPLICATION_ID) or (not application and _has_tables(connection)):
+        raise JournalError("the file is a database, but no store of remit's: name another file")
+    if found > VERSION:
+        raise JournalError(
+            f"the store has schema version {found}, and this remit knows {VERSION}: use a newer remit"
+        )
+    return found
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a file to `VERSION`, inside of a transaction of the caller's. Errors: as `check`."""
+    found = check(connection)
+    if found == VERSION:
+        return
+    for step in _STEPS[found:]:
+        for statement in step:
+            connection.execute(statement)
+    connection.execute(f"pragma application_id = {APPLICATION_ID}")
+    connection.execute(f"pragma user_version = {VERSION}")
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    return connection.execute("select 1 from sqlite_schema limit 1").fetchone() is not None

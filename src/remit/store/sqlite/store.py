@@ -1,0 +1,473 @@
+"""A store in a SQLite file: what was acknowledged survives a kill and a power cut.
+
+One writer thread with group commit (`writer.py`) does everything that changes something; reads go on beside it
+on connections of their own. WAL with `synchronous = full`: measured, a commit costs one flush to the disk, and a
+hundred runs share it. The binding is the standard library's: the driver is lost in the noise of that flush.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import secrets
+import socket
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+from remit.artifacts import Artifact
+from remit.errors import JournalError
+from remit.pending import PendingKind
+from remit.store.base import (
+    Control,
+    Held,
+    Lease,
+    NewProposal,
+    NewRow,
+    NewRun,
+    Posted,
+    PostKind,
+    ProposalInfo,
+    RunInfo,
+    RunStatus,
+    StoredRow,
+)
+from remit.store.chain import START, Chain
+from remit.store.sqlite import acts
+from remit.store.sqlite.files import INLINE_BYTES, Files
+from remit.store.sqlite.liveness import Presence, is_gone
+from remit.store.sqlite.schema import check, migrate
+from remit.store.sqlite.writer import Writer
+
+__all__ = ["LEASE_SECONDS", "SqliteStore"]
+
+T = TypeVar("T")
+
+LEASE_SECONDS: Final = 10.0
+_BEATS: Final = 5
+"""Heartbeats in the time of a lease."""
+_BUSY_SECONDS: Final = 5.0
+"""How long another process's transaction is waited for."""
+_READERS: Final = 4
+
+
+class SqliteStore:
+    """A `Journal` for the processes of one machine. Opened with its first use."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        key: bytes | None = None,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> None:
+        """`key` makes the chain over the rows an HMAC; the environment's `REMIT_STORE_KEY` where it is None.
+
+        Units: a worker that is not heard of for `lease_seconds` may be taken over from. On one machine a dead
+        process is known at once; this is for those that hang.
+        """
+        self._path = Path(path)
+        self._lease_seconds = lease_seconds
+        self._chain = Chain(_key_from_environment() if key is None else key)
+        self._beside = self._path.with_name(f"{self._path.name}.d")
+        self._files = Files(self._beside / "artifacts")
+        self._lock = threading.Lock()
+        self._opening: _Opening | None = None
+
+    def __repr__(self) -> str:
+        return f"<SqliteStore {self._path}>"
+
+    # Runs
+
+    async def create(self, run: NewRun) -> bool:
+        await self._write_files(run.artifacts)
+        return await self._do(lambda c: acts.create(c, self._chain, run))
+
+    async def info(self, run_id: str) -> RunInfo | None:
+        found = await self._one(
+            "select spec_hash, status, owner, parent, inbox_max > taken from remit_run where run_id = ?",
+            run_id,
+        )
+        if found is None:
+            return None
+        spec_hash, status, owner, parent, unread = found
+        return RunInfo(run_id, spec_hash, status, owner, parent, unread=bool(unread))
+
+    async def acquire(self, run_id: str, owner: str) -> Lease | Held:
+        opening = self._open()
+        return await self._do(
+            lambda c: acts.acquire(c, run_id, owner, opening.worker, lambda w: opening.lives(c, w))
+        )
+
+    async def read(self, run_id: str, after: int = -1) -> Sequence[StoredRow]:
+        return await self._read(lambda c: _rows(c, self._chain, run_id, after))
+
+    async def append(
+        self,
+        lease: Lease,
+        rows: Sequence[NewRow],
+        *,
+        status: RunStatus = "running",
+        proposals: Sequence[NewProposal] = (),
+        taken: int = 0,
+        artifacts: Sequence[Artifact] = (),
+    ) -> Control:
+        await self._write_files(artifacts)
+        worker = self._open().worker
+        control, next_seq = await self._do(
+            lambda c: acts.append(
+                c,
+                self._chain,
+                lease,
+                worker,
+                rows,
+                status=status,
+                proposals=proposals,
+                taken=taken,
+                artifacts=artifacts,
+            )
+        )
+        lease.next_seq = next_seq
+        return control
+
+    def holds(self, lease: Lease) -> bool:
+        del lease  # that it is the newest one shows when something is written
+        opening = self._opening
+        return opening is not None and opening.is_heard
+
+    async def release(self, lease: Lease) -> None:
+        worker = self._open().worker
+        with contextlib.suppress(JournalError):  # then it runs out by itself
+            await self._do(lambda c: acts.release(c, lease, worker))
+
+    # Outsiders
+
+    async def post(
+        self,
+        run_id: str,
+        kind: PostKind,
+        body: bytes = b"",
+        *,
+        artifacts: Sequence[Artifact] = (),
+    ) -> bool:
+        await self._write_files(artifacts)
+        return await self._do(lambda c: acts.post(c, run_id, kind, body, artifacts))
+
+    async def inbox(self, run_id: str, after: int = 0) -> Sequence[Posted]:
+        found = await self._all(
+            "select id, kind, body from remit_post where run_id = ? and id > ? order by id",
+            run_id,
+            after,
+        )
+        return [Posted(number, kind, body) for number, kind, body in found]
+
+    async def artifact(self, run_id: str, digest: str) -> Artifact | None:
+        return await self._read(lambda c: _artifact(c, self._files, run_id, digest))
+
+    async def decide(
+        self,
+        *,
+        token_hash: bytes | None = None,
+        pending_id: str | None = None,
+        arguments_hash: str | None = None,
+        kind: PendingKind = "approval",
+        decision: bytes,
+        now: datetime,
+    ) -> str:
+        return await self._do(
+            lambda c: acts.decide(
+                c,
+                token_hash=token_hash,
+                pending_id=pending_id,
+                arguments_hash=arguments_hash,
+                kind=kind,
+                decision=decision,
+                now=now,
+            )
+        )
+
+    async def proposal(self, pending_id: str) -> ProposalInfo | None:
+        found = await self._one(
+            "select run_id, kind from remit_proposal where pending_id = ?", pending_id
+        )
+        return None if found is None else ProposalInfo(*found)
+
+    async def renew(self, pending_id: str, token_hash: bytes) -> None:
+        await self._do(lambda c: acts.renew(c, pending_id, token_hash))
+
+    async def withdraw(self, pending_id: str) -> bool:
+        return await self._do(lambda c: acts.withdraw(c, pending_id))
+
+    # Opening
+
+    def close(self) -> None:
+        """Finish what is under way and close the file; the next use opens it again. Blocks for a moment."""
+        with self._lock:
+            opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.close()
+
+    def _open(self) -> _Opening:
+        """The opening of this process. Errors: `JournalError`."""
+        with self._lock:
+            opening = self._opening
+            # A process that was forked off has no writer thread and may not use our connections.
+            if opening is None or opening.process != os.getpid():
+                opening = self._opening = _Opening(
+                    self._path, self._beside, self._chain, self._lease_seconds
+                )
+            return opening
+
+    async def _do(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        return await _through(self._open().writer.submit(act))
+
+    async def _read(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._open().read(act)
+
+    async def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
+        return await self._read(lambda c: c.execute(query, values).fetchone())
+
+    async def _all(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        return await self._read(lambda c: c.execute(query, values).fetchall())
+
+    async def _write_files(self, artifacts: Sequence[Artifact]) -> None:
+        """Write what is too large for a row, before anything names it."""
+        large = [each for each in artifacts if len(each.data) > INLINE_BYTES]
+        if large:
+            opening = self._open()
+            for artifact in large:
+                try:
+                    await opening.aside(lambda artifact=artifact: self._files.write(artifact))
+                except OSError as error:
+                    raise JournalError(f"an artifact could not be written: {error}") from error
+
+
+class _Opening:
+    """What a process has open of a store."""
+
+    def __init__(self, path: Path, beside: Path, chain: Chain, lease_seconds: float) -> None:
+        self.process = os.getpid()
+        self._lease_seconds = lease_seconds
+        self._beat_seconds = lease_seconds / _BEATS
+        self.worker = secrets.token_hex(8)
+        self._path = path
+        self._locks = beside / "workers"
+        self._chain = chain
+        self._about = f"process {self.process} on {socket.gethostname()}"
+        self._presence = Presence(self._locks, self.worker)
+        self._beat_at = 0.0
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="remit store reader")
+        self.writer = Writer(self._connect_writer, every=self._beat_seconds, beat=self._beat)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._presence.enter()
+        except OSError as error:
+            raise JournalError(f"the store {path} cannot be opened: {error}") from error
+        self.writer.start()
+        atexit.register(self.close)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether no other worker can have taken this one for dead by now: one heartbeat earlier than that."""
+        return time.monotonic() < self._beat_at + self._lease_seconds - self._beat_seconds
+
+    def close(self) -> None:
+        atexit.unregister(self.close)
+        if self.process != os.getpid():
+            return  # a copy of the process that opened it
+        self.writer.stop()
+        self._pool.shutdown()
+        for connection in self._connections:
+            connection.close()
+        self._presence.leave()
+
+    def lives(self, connection: sqlite3.Connection, worker: str) -> bool:
+        """Whether another worker is alive."""
+        found = connection.execute(
+            "select beat_at from remit_worker where worker = ?", (worker,)
+        ).fetchone()
+        if found is None or found[0] < time.time() - self._lease_seconds:
+            return False
+        return not is_gone(self._locks, worker)
+
+    async def read(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        """Read something, beside the writer. Errors: `JournalError`."""
+        await _through(self._opened())
+        return await asyncio.wrap_future(self._pool.submit(self._reading, act))
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Do something slow off the event loop."""
+        return await asyncio.wrap_future(self._pool.submit(work))
+
+    def _opened(self) -> asyncio.Future[None]:
+        """There is something to read once the writer has made the tables."""
+        if self._beat_at:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            future.set_result(None)
+            return future
+        return self.writer.submit(lambda _: None)
+
+    def _reading(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            connection = cast("sqlite3.Connection | None", getattr(self._local, "connection", None))
+            if connection is None:
+                connection = self._local.connection = _connect(self._path)
+                connection.execute("pragma query_only = on")
+                self._connections.append(connection)
+            return act(connection)
+        except sqlite3.Error as error:
+            raise JournalError(f"the store cannot be read: {error}") from error
+
+    def _connect_writer(self) -> sqlite3.Connection:
+        connection = _connect(self._path)
+        try:
+            check(connection)  # before anything is changed in a file that may be somebody else's
+            connection.execute("pragma journal_mode = wal")
+            connection.execute("pragma synchronous = full")
+            connection.execute("begin immediate")
+            migrate(connection)
+            _check_key(connection, self._chain)
+            beaten = self._beat(connection)
+            connection.execute("commit")
+            beaten()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _beat(self, connection: sqlite3.Connection) -> Callable[[], None]:
+        """Say that this worker is alive, if it was not said a moment ago."""
+        now = time.monotonic()
+        if self._beat_at and now - self._beat_at < self._beat_seconds / 2:
+            return _nothing
+        connection.execute(
+            "insert into remit_worker values (?, ?, ?)"
+            " on conflict(worker) do update set beat_at = excluded.beat_at",
+            (self.worker, self._about, time.time()),
+        )
+
+        def beaten() -> None:
+            self._beat_at = now
+
+        return beaten
+
+
+def _nothing() -> None:
+    """What was said a moment ago is not said again."""
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("pragma foreign_keys = on")
+    return connection
+
+
+def _key_from_environment() -> bytes | None:
+    key = os.environ.get("REMIT_STORE_KEY", "")
+    return key.encode() or None
+
+
+def _check_key(connection: sqlite3.Connection, chain: Chain) -> None:
+    """A store is written with one key from its first row on. Errors: `JournalError`."""
+    found = connection.execute("select value from remit_meta where name = 'chain'").fetchone()
+    if found is None:
+        connection.execute("insert into remit_meta values ('chain', ?)", (chain.mark,))
+    elif found[0] != chain.mark:
+        raise JournalError(
+            "the store was made with another key, or with none: set REMIT_STORE_KEY as it was then"
+        )
+
+
+def _rows(
+    connection: sqlite3.Connection, chain: Chain, run_id: str, after: int
+) -> Sequence[StoredRow]:
+    """The rows behind `after`, each one verified. Errors: `JournalError`."""
+    connection.execute("begin")
+    try:
+        run = connection.execute(
+            "select next_seq, head from remit_run where run_id = ?", (run_id,)
+        ).fetchone()
+        if run is None:
+            raise JournalError(f"there is no run {run_id!r} in this store")
+        next_seq, newest = run
+        head = START
+        if after >= 0:
+            before = connection.execute(
+                "select link from remit_row where run_id = ? and seq = ?", (run_id, after)
+            ).fetchone()
+            head = newest if before is None else before[0]
+        found = connection.execute(
+            "select r.seq, r.epoch, r.kind, r.digest, r.link, p.salt, p.body"
+            " from remit_row r left join remit_payload p using(run_id, seq)"
+            " where r.run_id = ? and r.seq > ? order by r.seq",
+            (run_id, after),
+        ).fetchall()
+    finally:
+        connection.execute("rollback")
+    rows: list[StoredRow] = []
+    for expected, (seq, epoch, kind, digest, link, salt, body) in enumerate(found, after + 1):
+        head = chain.link(head, seq=seq, epoch=epoch, kind=kind, digest=digest)
+        if seq != expected or head != link:
+            raise JournalError(
+                f"the rows of run {run_id!r} were changed: row {expected} is not as written"
+            )
+        if body is None:
+            raise JournalError(
+                f"run {run_id!r} was erased: what it said is gone, that it was is kept"
+            )
+        if chain.digest(salt, body) != digest:
+            raise JournalError(f"row {seq} of run {run_id!r} is damaged")
+        rows.append(StoredRow(seq, kind, body))
+    if head != newest or after + 1 + len(rows) < next_seq:
+        raise JournalError(f"rows of run {run_id!r} are missing")
+    return rows
+
+
+def _artifact(
+    connection: sqlite3.Connection, files: Files, run_id: str, digest: str
+) -> Artifact | None:
+    whole = len(digest) == 64
+    if not whole and len(digest) < 12:
+        return None
+    found = connection.execute(
+        "select a.digest, a.media_type, a.data from remit_run r"
+        " join remit_holding h on h.root = r.root join remit_artifact a using(digest)"
+        " where r.run_id = ? and h.digest >= ? and h.digest <= ? limit 2",
+        (run_id, digest, digest + ("" if whole else "g")),
+    ).fetchall()
+    if len(found) != 1:
+        return None
+    ((named, media_type, data),) = found
+    if data is None:
+        data = files.read(named)
+    return Artifact(f"artifact:{named}", media_type, data)
+
+
+async def _through(future: asyncio.Future[T]) -> T:
+    """Wait for a transaction, through a cancellation: it is either durable or it is not when this returns.
+
+    The cancellation is asked for again, so that it comes at the next wait of whoever is cancelled.
+    """
+    asked: list[asyncio.CancelledError] = []
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as error:
+            asked.append(error)
+    task = asyncio.current_task()
+    if asked and task is not None:
+        for error in asked:
+            task.uncancel()
+            task.cancel(*error.args)
+    return future.result()

@@ -1,0 +1,201 @@
+"""The one thread that writes: what comes in while a transaction is under way shares the next one.
+
+Group commit is what makes durability cheap: a commit costs one flush to the disk, whoever shares it. Each piece
+of work stands behind a savepoint of its own, so that one which is refused takes nobody along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+from remit.errors import JournalError, RemitError
+
+__all__ = ["Work", "Writer"]
+
+T = TypeVar("T")
+
+_MOST_WORKS: Final = 512
+"""Pieces of work in one transaction."""
+
+
+class Work(Generic[T]):
+    """Something to be done in a transaction, and whoever waits for it."""
+
+    __slots__ = ("_act", "_error", "_future", "_loop", "_result")
+
+    def __init__(self, act: Callable[[sqlite3.Connection], T]) -> None:
+        self._act = act
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[T] = self._loop.create_future()
+        self._result: Any = None
+        self._error: Exception | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    @property
+    def future(self) -> asyncio.Future[T]:
+        return self._future
+
+    def do(self, connection: sqlite3.Connection) -> bool:
+        """Do it. False where it was refused, and then nothing of it may stay. Errors: `sqlite3.Error`."""
+        self._result = self._error = None
+        try:
+            self._result = self._act(connection)
+        except RemitError as error:
+            self._error = error
+            return False
+        return True
+
+    def fail(self, error: Exception) -> None:
+        """It did not become durable."""
+        self._error = error
+
+    def settle(self) -> None:
+        """Tell whoever waits; on their event loop."""
+        if self._future.done():
+            return
+        if self._error is None:
+            self._future.set_result(self._result)
+        else:
+            self._future.set_exception(self._error)
+
+
+class Writer:
+    """The thread and its queue."""
+
+    def __init__(
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        *,
+        every: float,
+        beat: Callable[[sqlite3.Connection], Callable[[], None]],
+    ) -> None:
+        """`beat` is done in every transaction, and in one of its own `every` so many seconds.
+
+        What it returns is called when it is durable.
+        """
+        self._connect = connect
+        self._every = every
+        self._beat = beat
+        self._queue: queue.SimpleQueue[Work[Any] | None] = queue.SimpleQueue()
+        self._opened: Work[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="remit store", daemon=True)
+        self.failure: JournalError | None = None
+        """Why nothing is written any more."""
+        self.commits = 0
+        """Transactions so far that did more than say that this worker is alive."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, act: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        """Have something done. The future is settled once it is durable, or refused."""
+        work = Work(act)
+        self._queue.put(work)
+        return work.future
+
+    def stop(self) -> None:
+        """Finish what is queued and end the thread. Blocks."""
+        self._queue.put(None)
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        connection: sqlite3.Connection | None = None
+        try:
+            connection = self._connect()
+        except (JournalError, sqlite3.Error, OSError) as error:
+            self.failure = _typed(error)
+        try:
+            self._serve(connection)
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def _serve(self, connection: sqlite3.Connection | None) -> None:
+        more = True
+        while more:
+            works, more = self._next()
+            if connection is None or self.failure is not None:
+                failure = self.failure or JournalError("the store is closed")
+                for work in works:
+                    work.fail(failure)
+            elif works:
+                self._transact(connection, works)
+            elif more:
+                self._keep_alive(connection)
+            _tell(works)
+
+    def _next(self) -> tuple[list[Work[Any]], bool]:
+        """What is queued, and whether more may come. Empty where it is time for a beat."""
+        works: list[Work[Any]] = []
+        try:
+            work = self._queue.get(timeout=self._every)
+            while work is not None:
+                works.append(work)
+                if len(works) >= _MOST_WORKS:
+                    return works, True
+                work = self._queue.get_nowait()
+        except queue.Empty:
+            return works, True
+        return works, False
+
+    def _transact(self, connection: sqlite3.Connection, works: list[Work[Any]]) -> None:
+        try:
+            connection.execute("begin immediate")
+            for work in works:
+                connection.execute("savepoint work")
+                if not work.do(connection):
+                    connection.execute("rollback to work")
+                connection.execute("release work")
+            beaten = self._beat(connection)
+            connection.execute("commit")
+            beaten()
+            self.commits += 1
+        except (sqlite3.Error, OSError) as error:
+            _roll_back(connection)
+            typed = _typed(error)
+            for work in works:
+                work.fail(typed)
+
+    def _keep_alive(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute("begin immediate")
+            beaten = self._beat(connection)
+            connection.execute("commit")
+            beaten()
+        except (sqlite3.Error, OSError):
+            _roll_back(connection)  # the lease runs out by itself if this goes on
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    with contextlib.suppress(sqlite3.Error):  # what failed is told already
+        if connection.in_transaction:
+            connection.execute("rollback")
+
+
+def _tell(works: list[Work[Any]]) -> None:
+    """Settle the futures, with one call into each event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Work[Any]]] = {}
+    for work in works:
+        by_loop.setdefault(work.loop, []).append(work)
+    for loop, theirs in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits
+            loop.call_soon_threadsafe(_settle, theirs)
+
+
+def _settle(works: list[Work[Any]]) -> None:
+    for work in works:
+        work.settle()
+
+
+def _typed(error: Exception) -> JournalError:
+    return error if isinstance(error, JournalError) else JournalError(f"the store failed: {error}")

@@ -1,0 +1,433 @@
+"""The store in a SQLite file: the contract of every store, and what a file is for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from remit import Limits, Remit, tool
+from remit.artifacts import Artifact
+from remit.errors import ConfigurationError, Fenced, JournalError
+from remit.models.scripted import ScriptedModel
+from remit.store.base import Held, Journal, Lease, NewRow, NewRun
+from remit.store.chain import START, Chain
+from remit.store.names import store_named
+from remit.store.sqlite import SqliteStore
+from remit.store.sqlite.files import INLINE_BYTES
+from remit.testing import JournalConformance
+
+
+class TestSqliteStore(JournalConformance):
+    """J1, J2, E5: SQLite passes through the same suite as the memory store."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> Iterator[None]:
+        self._path, self._stores = tmp_path, list[SqliteStore]()
+        yield
+        for store in self._stores:
+            store.close()
+
+    def make_journal(self) -> Journal:
+        store = SqliteStore(self._path / f"{len(self._stores)}.db")
+        self._stores.append(store)
+        return store
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+def opened(path: Path) -> Iterator[Callable[..., SqliteStore]]:
+    """Opens the store once more, as another process would."""
+    stores: list[SqliteStore] = []
+
+    def again(**options: object) -> SqliteStore:
+        stores.append(SqliteStore(path, **options))  # pyright: ignore[reportArgumentType] - as given
+        return stores[-1]
+
+    yield again
+    for store in stores:
+        store.close()
+
+
+async def begun(store: SqliteStore, run_id: str = "r", rows: int = 0) -> Lease:
+    """A run that this store writes, with so many rows behind the first."""
+    await store.create(NewRun(run_id, b"spec", NewRow("opened", b"{}")))
+    lease = await store.acquire(run_id, "one")
+    assert isinstance(lease, Lease), lease
+    for number in range(rows):
+        await store.append(lease, [NewRow("said", b"row %d" % number)])
+    return lease
+
+
+# --- what a file is for --------------------------------------------------------------------------
+
+
+def test_rows_are_there_when_the_file_is_opened_again(opened: Callable[..., SqliteStore]) -> None:
+    """J1, J2: and in the event loop of whoever opens it."""
+    first = opened()
+    asyncio.run(begun(first, rows=3))
+    kept = asyncio.run(first.read("r"))
+    first.close()
+    assert asyncio.run(opened().read("r")) == kept
+    assert [row.seq for row in kept] == [0, 1, 2, 3]
+    assert asyncio.run(first.read("r")) == kept, "a store that was closed opens itself again"
+
+
+def test_a_run_goes_on_in_another_process(path: Path) -> None:
+    """J3, E8: the outcome is stored; asked for again, nothing is done again."""
+    done: list[int] = []
+
+    @tool(effect="read")
+    def look(n: int) -> int:
+        """Look."""
+        done.append(n)
+        return n
+
+    def desk() -> Remit[None]:
+        return Remit(
+            name="desk",
+            model=ScriptedModel([("look", {"n": 1}), "done"]),
+            tools=[look],
+            limits=Limits(steps=5, tokens=10_000, seconds=60),
+            store=f"sqlite:///{path}",
+        )
+
+    first = desk()
+    assert asyncio.run(first.run("go", run_id="x")).text == "done"
+    again = asyncio.run(desk().run("go", run_id="x"))
+    assert again.text == "done"
+    assert again.completed
+    assert done == [1]
+
+
+def test_a_store_is_named_by_its_path(tmp_path: Path) -> None:
+    """U3: a name that stands for no store is refused before anything is sent."""
+    assert repr(store_named("sqlite:///runs.db")) == "<SqliteStore runs.db>"
+    assert repr(store_named(f"sqlite:///{tmp_path}/a.db")) == f"<SqliteStore {tmp_path}/a.db>"
+    for name in ("runs.db", "sqlite:", "sqlite:///", "postgres://x", ""):
+        with pytest.raises(ConfigurationError, match="sqlite:///FILE"):
+            store_named(name)
+
+
+# --- the chain -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "update remit_payload set body = cast('row X' as blob) where seq = 2",
+        "update remit_row set kind = 'done' where seq = 2",
+        "update remit_row set epoch = 7 where seq = 2",
+        "update remit_row set digest = zeroblob(32) where seq = 2",
+        "delete from remit_row where seq = 2",
+        "delete from remit_row where seq = 3",
+        "delete from remit_payload where seq = 1",
+        "update remit_payload set seq = seq + 100 where seq < 3; update remit_payload set seq = 103 - seq where seq > 100",
+        "update remit_run set head = zeroblob(32)",
+        "update remit_run set next_seq = next_seq + 1",
+    ],
+)
+def test_damage_is_found_out(opened: Callable[..., SqliteStore], path: Path, damage: str) -> None:
+    """J2: whatever was changed, dropped or swapped, the run is not gone on with."""
+    store = opened()
+    asyncio.run(begun(store, rows=3))
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.executescript(damage)
+    connection.close()
+    with pytest.raises(JournalError):
+        asyncio.run(opened().read("r"))
+
+
+def test_rows_from_the_middle_on_are_verified_too(
+    opened: Callable[..., SqliteStore], path: Path
+) -> None:
+    """J2: who reads only what is new reads no forged row."""
+    store = opened()
+    asyncio.run(begun(store, rows=3))
+    assert [row.seq for row in asyncio.run(store.read("r", 1))] == [2, 3]
+    assert asyncio.run(store.read("r", 3)) == []
+    store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("update remit_payload set body = cast('x' as blob) where seq = 3")
+    connection.close()
+    with pytest.raises(JournalError, match="row 3"):
+        asyncio.run(opened().read("r", 1))
+
+
+def test_without_the_key_nobody_continues_a_chain(opened: Callable[..., SqliteStore]) -> None:
+    """J2: it is an HMAC then, and another key, or none, is refused at the door."""
+    store = opened(key=b"secret")
+    asyncio.run(begun(store, rows=1))
+    store.close()
+    for key in (b"other", None):
+        with pytest.raises(JournalError, match="REMIT_STORE_KEY"):
+            asyncio.run(opened(key=key).read("r"))
+    assert len(asyncio.run(opened(key=b"secret").read("r"))) == 2
+
+
+def test_links_depend_on_everything_that_they_stand_for() -> None:
+    """J2: order, epoch, kind, payload, salt and key."""
+    chain = Chain()
+    digest = chain.digest(b"salt", b"payload")
+    plain = chain.link(START, seq=1, epoch=1, kind="said", digest=digest)
+    others = {
+        chain.link(plain, seq=1, epoch=1, kind="said", digest=digest),
+        chain.link(START, seq=2, epoch=1, kind="said", digest=digest),
+        chain.link(START, seq=1, epoch=2, kind="said", digest=digest),
+        chain.link(START, seq=1, epoch=1, kind="sai", digest=b"d" + digest),
+        chain.link(START, seq=1, epoch=1, kind="said", digest=chain.digest(b"salz", b"payload")),
+        Chain(b"key").link(START, seq=1, epoch=1, kind="said", digest=digest),
+    }
+    assert len(others | {plain}) == 7
+
+
+# --- one writer ----------------------------------------------------------------------------------
+
+
+def test_a_run_that_another_worker_writes_is_held(opened: Callable[..., SqliteStore]) -> None:
+    """J2: also for one that opens the same file in the same process."""
+
+    async def main() -> None:
+        mine, other = opened(), opened()
+        lease = await begun(mine)
+        assert await other.acquire("r", "two") == Held("one")
+        await mine.release(lease)
+        assert isinstance(await other.acquire("r", "two"), Lease)
+
+    asyncio.run(main())
+
+
+def test_a_worker_that_hangs_is_taken_over_from_and_fenced(
+    opened: Callable[..., SqliteStore], path: Path
+) -> None:
+    """J2: its lease passes on its own clock before anybody may take it, and its epoch is no longer the run's."""
+
+    async def main() -> None:
+        hangs, other = opened(), opened()
+        lease = await begun(hangs, rows=1)
+        hangs._open().writer.stop()  # as a process that is stopped: no heartbeat goes out
+        assert hangs.holds(lease)
+        hangs._open()._beat_at -= 8.1  # what its own clock will show
+        assert not hangs.holds(lease)
+        assert await other.acquire("r", "two") == Held("one"), "others give it the whole lease"
+        with sqlite3.connect(path) as connection:
+            connection.execute("update remit_worker set beat_at = beat_at - 11")
+        connection.close()
+        taken = await other.acquire("r", "two")
+        assert isinstance(taken, Lease)
+        assert taken.epoch == lease.epoch + 1
+        hangs.close()
+        with pytest.raises(Fenced):
+            await hangs.append(lease, [NewRow("late", b"")])
+        await other.append(taken, [NewRow("said", b"on")])
+        assert [row.kind for row in await other.read("r")] == ["opened", "said", "said"]
+
+    asyncio.run(main())
+
+
+def test_a_process_that_was_killed_is_taken_over_from_at_once(
+    opened: Callable[..., SqliteStore], path: Path
+) -> None:
+    """J2, J3: its lock is gone with it; nobody waits for the lease to pass."""
+    code = f"""
+        import asyncio
+        from remit.store.base import NewRow, NewRun
+        from remit.store.sqlite import SqliteStore
+
+        async def main():
+            store = SqliteStore({str(path)!r})
+            await store.create(NewRun("r", b"spec", NewRow("opened", b"{{}}")))
+            lease = await store.acquire("r", "killed")
+            await store.append(lease, [NewRow("said", b"so far")])
+            print("ready", flush=True)
+            await asyncio.sleep(60)
+
+        asyncio.run(main())
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        store = opened()
+        assert asyncio.run(store.acquire("r", "two")) == Held("killed")
+        process.kill()
+        process.wait()
+        began = time.monotonic()
+        lease = asyncio.run(store.acquire("r", "two"))
+        assert isinstance(lease, Lease)
+        assert (lease.epoch, lease.next_seq) == (2, 2)
+        assert time.monotonic() - began < 5
+        assert [row.body for row in asyncio.run(store.read("r"))] == [b"{}", b"so far"]
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+# --- transactions --------------------------------------------------------------------------------
+
+
+def test_what_is_written_at_the_same_time_shares_a_transaction(
+    opened: Callable[..., SqliteStore],
+) -> None:
+    """J1: and one that is refused takes nobody along."""
+
+    async def main() -> None:
+        store = opened()
+        leases = [await begun(store, f"r{n}") for n in range(100)]
+        before = store._open().writer.commits
+        lost = Lease("r0", 99, 1, 0, 0)
+        ends = await asyncio.gather(
+            store.append(lost, [NewRow("late", b"")]),
+            *(store.append(lease, [NewRow("said", b"x")]) for lease in leases),
+            return_exceptions=True,
+        )
+        assert [type(end) for end in ends if isinstance(end, Exception)] == [Fenced]
+        assert store._open().writer.commits - before <= 10
+        for lease in leases:
+            assert len(await store.read(lease.run_id)) == 2
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_append_ends_as_it_ends_and_then_is_cancelled(
+    opened: Callable[..., SqliteStore],
+) -> None:
+    """K1, J2: whoever is cancelled knows what was written, and hears of the cancellation at the next wait."""
+
+    async def main() -> None:
+        store = opened()
+        lease = await begun(store)
+        after: list[int] = []
+
+        async def writes() -> None:
+            await store.append(lease, [NewRow("said", b"x")])
+            after.append(lease.next_seq)
+            await asyncio.sleep(0)
+            after.append(-1)
+
+        task = asyncio.create_task(writes())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert after == [2]
+        assert len(await store.read("r")) == 2
+
+    asyncio.run(main())
+
+
+def test_a_full_disk_is_a_typed_error_and_nothing_is_half_there(
+    opened: Callable[..., SqliteStore],
+) -> None:
+    """J2: the rows of one append are there or they are not."""
+
+    async def main() -> None:
+        store = opened()
+        lease = await begun(store, rows=1)
+
+        def fill(connection: sqlite3.Connection) -> None:
+            (pages,) = connection.execute("pragma page_count").fetchone()
+            connection.execute(f"pragma max_page_count = {pages + 20}")
+
+        await store._do(fill)
+        with pytest.raises(JournalError, match="full"):
+            await store.append(lease, [NewRow("said", b"x"), NewRow("said", b"y" * 1_000_000)])
+        assert [row.body for row in await store.read("r")] == [b"{}", b"row 0"]
+        assert (await store.append(lease, [NewRow("said", b"small")])).status == "running"
+
+    asyncio.run(main())
+
+
+# --- files that are no store ---------------------------------------------------------------------
+
+
+def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+    """J2: another program's database, another kind of file, a folder, a newer store."""
+    foreign, text, newer = tmp_path / "foreign.db", tmp_path / "text.db", tmp_path / "newer.db"
+    with sqlite3.connect(foreign) as connection:
+        connection.execute("create table theirs(x)")
+    connection.close()
+    text.write_text("not a database at all, but long enough to be taken for one " * 20)
+    with sqlite3.connect(newer) as connection:
+        connection.execute("pragma application_id = 1919249780")
+        connection.execute("pragma user_version = 99")
+    connection.close()
+    for path, words in ((foreign, "no store"), (text, "not a database"), (newer, "version 99")):
+        before = path.read_bytes()
+        store = SqliteStore(path)
+        try:
+            for _ in range(2):
+                with pytest.raises(JournalError, match=words):
+                    asyncio.run(store.read("r"))
+        finally:
+            store.close()
+        assert path.read_bytes() == before
+    folder = SqliteStore(tmp_path)
+    with pytest.raises(JournalError):
+        asyncio.run(folder.read("r"))
+    folder.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes of files are POSIX")
+def test_a_database_that_another_process_locks_is_a_typed_error(
+    opened: Callable[..., SqliteStore], path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """J2: it is waited for, and not for ever; afterwards everything goes on."""
+    monkeypatch.setattr("remit.store.sqlite.store._BUSY_SECONDS", 0.05)
+    store = opened()
+    lease = asyncio.run(begun(store))
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        connection.execute("begin immediate")
+        with pytest.raises(JournalError, match="locked"):
+            asyncio.run(store.append(lease, [NewRow("said", b"x")]))
+        connection.execute("rollback")
+    connection.close()
+    asyncio.run(store.append(lease, [NewRow("said", b"y")]))
+    assert [row.body for row in asyncio.run(store.read("r"))] == [b"{}", b"y"]
+
+
+# --- artifacts -----------------------------------------------------------------------------------
+
+
+def test_large_artifacts_are_files_and_small_ones_are_rows(
+    opened: Callable[..., SqliteStore], path: Path
+) -> None:
+    """X2, J1: either is there with the row that names it, also when the file is opened again."""
+    small = Artifact.of(b"s" * 1_000, "text/plain")
+    large = Artifact.of(b"l" * (INLINE_BYTES + 1), "text/plain")
+
+    async def main() -> None:
+        store = opened()
+        lease = await begun(store)
+        await store.append(lease, [NewRow("said", b"x")], artifacts=[small, large])
+        again = opened()
+        assert await again.artifact("r", small.digest) == small
+        assert await again.artifact("r", large.digest[:12]) == large
+        assert await again.artifact("r", large.digest[:11]) is None
+
+    asyncio.run(main())
+    [file] = (path.with_name("runs.db.d") / "artifacts").rglob(large.digest)
+    assert path.stat().st_size < INLINE_BYTES
+    file.write_bytes(b"other")
+    with pytest.raises(JournalError, match="damaged"):
+        asyncio.run(opened().artifact("r", large.digest))
+    file.unlink()
+    with pytest.raises(JournalError, match="cannot be read"):
+        asyncio.run(opened().artifact("r", large.digest))
