@@ -59,9 +59,9 @@ def side_by_side(
     *,
     folder: Path,
     width: int,
-    seconds: float,
+    seconds: Callable[[T], float],
 ) -> Iterator[Ended[T]]:
-    """Run each piece of work in a process of its own, `width` at a time.
+    """Run each piece of work in a process of its own, `width` at a time, each for so many seconds at most.
 
     `run` returns an exit code; what it prints is collected in `folder`. Shape: one `Ended` for each, as they end.
     """
@@ -80,12 +80,14 @@ def side_by_side(
         time.sleep(_POLL_SECONDS)
 
 
-def _ended(under_way: dict[int, tuple[T, Path, float]], seconds: float) -> Iterator[Ended[T]]:
+def _ended(
+    under_way: dict[int, tuple[T, Path, float]], seconds: Callable[[T], float]
+) -> Iterator[Ended[T]]:
     """Those that have ended, or have run out of time and are ended here."""
     for process, (work, log, began) in list(under_way.items()):
         found, status = os.waitpid(process, os.WNOHANG)
         took = time.monotonic() - began
-        late = not found and took > seconds
+        late = not found and took > seconds(work)
         if late:
             os.killpg(process, signal.SIGKILL)
             os.waitpid(process, 0)

@@ -41,6 +41,8 @@ from promises import Mutant, Test, read_mutants, read_tests
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 60
 """What one mutant may take."""
+HANG_SECONDS = 20
+"""What one may take that is expected to hang."""
 LEFT_BEHIND = shutil.ignore_patterns(
     ".*", "build", "dist", "*.egg-info", "node_modules", "*.db", "*.db-*"
 )
@@ -161,7 +163,7 @@ def plant_all(mutants: Sequence[Mutant], workshop: Path) -> list[Finding]:
         return plant(mutant, sound[mutant], pristine, workshop / mutant.name)
 
     width = os.cpu_count() or 1
-    for ended in side_by_side(sound, examine, folder=workshop, width=width, seconds=SECONDS):
+    for ended in side_by_side(sound, examine, folder=workshop, width=width, seconds=allowed):
         verdict, detail = judge(ended)
         findings[ended.work.name] = Finding(ended.work, verdict, detail, ended.seconds)
         shutil.rmtree(workshop / ended.work.name, ignore_errors=True)
@@ -213,6 +215,11 @@ def remember(finding: Finding) -> None:
     )
 
 
+def allowed(mutant: Mutant) -> float:
+    """Seconds that its tests may take."""
+    return HANG_SECONDS if mutant.may_hang else SECONDS
+
+
 def plant(mutant: Mutant, tests: Sequence[str], pristine: Path, copy: Path) -> int:
     """Break a copy and run the tests there; in a process of its own. Returns its exit code."""
     # Links are as good as copies here: what is patched is written anew.
@@ -235,7 +242,7 @@ def judge(ended: Ended[Mutant]) -> tuple[Verdict, str]:
     """What a run says about its mutant. The tests were chosen to name the promise."""
     if ended.code is None:
         verdict = Verdict.CAUGHT if ended.work.may_hang else Verdict.HUNG
-        return verdict, f"out of time after {SECONDS} s"
+        return verdict, f"out of time after {allowed(ended.work)} s"
     if ended.code == 0:
         return Verdict.SURVIVED, ended.work.says
     if ended.code == _DOES_NOT_APPLY:

@@ -25,6 +25,7 @@ from remit.messages import Block, Media, Message, Opaque, Text, ToolResult, Tool
 from remit.models.base import Settings, ToolSpec
 from remit.models.wires import codec as codec_of
 from remit.models.wires.responses import ResponsesCodec
+from remit.models.wires.waiting import BUSY
 from remit.testing import judge
 from remit.transcript import Stub, Transcript
 from responses_rig import LOOK, WIRE, Item, body_of, call, reasoning, request, response, text
@@ -674,7 +675,8 @@ def test_an_error_says_what_it_means_and_what_to_do(
     fault = ResponsesCodec(key_variable="MY_KEY").fault(status, {}, body)
     assert (type(fault.error), fault.repair) == (kind, repair)
     assert told in str(fault.error)
-    assert fault.error.usage == (None if status >= 500 and kind is ModelUnavailable else Usage())
+    may_be_billed = status >= 500 and kind is ModelUnavailable and status not in BUSY
+    assert fault.error.usage == (None if may_be_billed else Usage())
 
 
 def test_a_provider_that_says_whether_to_try_again_is_heard() -> None:
