@@ -640,7 +640,7 @@ def test_a_thread_that_holds_a_cancelled_call_is_left_under_its_wrapper() -> Non
 
 
 def test_a_blocking_function_that_is_still_queued_is_dropped_and_not_run() -> None:
-    """C7, case 39: no wrapper can make a call of what never began."""
+    """C7, J2, case 39: no wrapper can make a call of what never began."""
     entered: list[int] = []
 
     @tool(effect="idempotent", timeout=3, resource=())
@@ -657,7 +657,8 @@ def test_a_blocking_function_that_is_still_queued_is_dropped_and_not_run() -> No
         # The second began and outlasted its time; the third never began.
         assert statuses(outcome) == ["ok", "unknown", "not_started"]
         await until_all_is_over()
-        assert entered == [1, 2]
+        # Its thread got there when the run had ended and its lease was given back: it is not entered any more.
+        assert entered == [1]
         assert outcome.spend.own.calls == 2
 
     run_virtual(main())
