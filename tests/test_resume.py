@@ -322,6 +322,22 @@ def test_a_run_that_another_process_executes_is_busy() -> None:
     run_virtual(main())
 
 
+def test_a_waiting_run_that_another_process_has_taken_up_is_busy() -> None:
+    """J3: it waits no more, whatever its rows say yet; what a process leaves behind as it was, waits again."""
+
+    async def main() -> None:
+        runner = make(MemoryStore(), [("pay", {"x": "a"})], "done")
+        assert (await runner.run("go", run_id="x", deps=[])).reason is Reason.WAITING
+        lease = await runner.store.acquire("x", "another process")
+        assert isinstance(lease, Lease)
+        with pytest.raises(RunBusy):
+            await runner.resume("x")
+        await runner.store.release(lease)
+        assert (await runner.resume("x")).reason is Reason.WAITING
+
+    run_virtual(main())
+
+
 def test_an_unknown_run_or_another_remits_is_a_wrong_call() -> None:
     """J3, E8: a run belongs to the remit that it was asked of."""
 

@@ -213,6 +213,11 @@ async def resume(
         await _check_outermost(host.store, run_id)
     asks = _asked_in_process(config, host.frame)
     if not await _goes_on(config, host.store, state, limits=limits, reopen=reopen, asks=asks):
+        if state.ended is None and await _is_under_way(host.store, run_id):
+            # What was read is what another process is about to leave behind.
+            return await resume(
+                config, host, run_id, deps, limits=limits, reopen=reopen, reserve=reserve
+            )
         if host.frame is not None:  # its spend may be news to the accounts above
             host.frame.adopt(
                 run_id,
@@ -225,6 +230,18 @@ async def resume(
         return _over(await stored_outcome(host.store, state, config.output))
     check_ready(config.model)
     return await _activate(config, host, run_id, deps, limits=limits, again=True, reserve=reserve)
+
+
+async def _is_under_way(store: Journal, run_id: str) -> bool:
+    """Whether somebody took the run up and left it, as a process that dies does. Errors: `RunBusy` where it lives."""
+    info = await store.info(run_id)
+    if info is None or info.status != "running":
+        return False
+    lease = await store.acquire(run_id, OWNER)
+    if isinstance(lease, Held):
+        raise RunBusy(run_id, lease.owner)
+    await store.release(lease)
+    return True
 
 
 async def outermost(store: Journal, run_id: str) -> str:

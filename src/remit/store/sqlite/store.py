@@ -55,6 +55,7 @@ _BEATS: Final = 5
 """Heartbeats in the time of a lease."""
 _BUSY_SECONDS: Final = 5.0
 """How long another process's transaction is waited for."""
+_TURN_SECONDS: Final = 0.01
 _READERS: Final = 4
 
 
@@ -331,7 +332,7 @@ class _Opening:
         connection = _connect(self._path)
         try:
             check(connection)  # before anything is changed in a file that may be somebody else's
-            connection.execute("pragma journal_mode = wal")
+            _into_wal(connection)
             connection.execute("pragma synchronous = full")
             connection.execute("begin immediate")
             migrate(connection)
@@ -371,6 +372,24 @@ def _connect(path: Path) -> sqlite3.Connection:
     )
     connection.execute("pragma foreign_keys = on")
     return connection
+
+
+def _into_wal(connection: sqlite3.Connection) -> None:
+    """Have the file keep a write-ahead log. Of processes that open a new file at once, each waits its turn.
+
+    SQLite itself does not wait here, whatever its timeout says. Errors: `sqlite3.OperationalError`.
+    """
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            (mode,) = connection.execute("pragma journal_mode = wal").fetchone()
+        except sqlite3.OperationalError:
+            if time.monotonic() >= until:
+                raise
+        else:
+            if mode == "wal" or time.monotonic() >= until:
+                return
+        time.sleep(_TURN_SECONDS)  # in the writer's thread
 
 
 def _key_from_environment() -> bytes | None:

@@ -1,0 +1,83 @@
+"""One approval, delivered to two processes: real processes, a real file, one effect."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+APP = '''
+import asyncio, sys
+import remit
+from remit import Call, Limits, Remit
+from remit.testing import ScriptedModel
+
+
+@remit.tool(effect="confirm")
+async def pay(amount: int, call: Call) -> str:
+    """Pay."""
+    with open("ledger.txt", "a") as ledger:
+        ledger.write(f"{call.key} {amount}\\n")
+    return "paid"
+
+
+def says(transcript, request):
+    return "all done" if transcript.last.tool_results else ("pay", {"amount": 7})
+
+
+desk = Remit(
+    name="desk",
+    model=ScriptedModel(says),
+    tools=[pay],
+    limits=Limits(steps=5, tokens=10_000, seconds=60),
+    store="sqlite:///runs.db",
+)
+
+
+async def main(act, *given):
+    if act == "run":
+        outcome = await desk.run("pay 7", run_id="a")
+        return f"{outcome.reason} {outcome.pending[0].id if outcome.pending else outcome.text}"
+    if act == "decide":
+        try:
+            return await desk.decide(id=given[0], approve=True, by="dana")
+        except remit.DecisionError as error:
+            return error.why
+    try:
+        return (await desk.resume("a")).reason
+    except remit.RunBusy:
+        return "busy"
+
+
+print(asyncio.run(main(*sys.argv[1:])))
+'''
+
+
+def processes(folder: Path, count: int, *arguments: str) -> list[str]:
+    """What so many processes at once print, sorted."""
+    begun = [
+        subprocess.Popen(
+            [sys.executable, "app.py", *arguments], cwd=folder, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(count)
+    ]
+    said = [process.communicate(timeout=60)[0].strip() for process in begun]
+    assert [process.returncode for process in begun] == [0] * count
+    return sorted(said)
+
+
+def test_an_approval_that_two_processes_deliver_takes_effect_once(tmp_path: Path) -> None:
+    """E1, E5, J2, E8: one of them decides, one of them executes, and everybody sees the same end."""
+    (tmp_path / "app.py").write_text(APP, "utf-8")
+    [first, second] = processes(tmp_path, 2, "run")
+    assert first == second, "started twice at once, it waits once"
+    reason, pending_id = first.split()
+    assert reason == "waiting"
+    assert processes(tmp_path, 3, "decide", pending_id) == ["a", "used", "used"]
+    ends = processes(tmp_path, 3, "resume")
+    assert set(ends) <= {"busy", "completed"}
+    assert "completed" in ends
+    assert processes(tmp_path, 2, "run") == ["completed all done"] * 2
+    [line] = (tmp_path / "ledger.txt").read_text("utf-8").splitlines()
+    assert line.startswith("a:1:pay:")
+    assert line.endswith(" 7")
