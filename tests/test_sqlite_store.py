@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import subprocess
 import sys
@@ -385,7 +384,6 @@ def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> None:
     folder.close()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="modes of files are POSIX")
 def test_a_database_that_another_process_locks_is_a_typed_error(
     opened: Callable[..., SqliteStore], path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

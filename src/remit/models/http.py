@@ -220,7 +220,7 @@ class _Exchange:
                     break
         except _FAILURES as error:
             fault = no_answer(error, host_of(request.url), sent=connection is not None)
-        except BaseException:
+        except BaseException:  # a cancellation too: cleaned up and raised again
             await self._give_up(connection)
             raise
         else:

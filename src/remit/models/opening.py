@@ -38,12 +38,12 @@ async def _opened(model: Model) -> AsyncGenerator[None]:
     stack = AsyncExitStack()
     try:
         await stack.enter_async_context(model.opened())  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType] - asked for just above
-    except Exception:
+    except Exception:  # foreign code is entered here; the requests will tell what is wrong
         LOGGER.exception("model %s cannot be opened", model.name)
     try:
         yield
     finally:
         try:
             await stack.aclose()
-        except Exception:
+        except Exception:  # the same; no outcome is lost over a connection that does not close
             LOGGER.exception("model %s cannot be closed", model.name)

@@ -43,7 +43,7 @@ class Files:
                 file.flush()
                 os.fsync(file.fileno())
             made.replace(path)
-        except BaseException:
+        except BaseException:  # cleaned up and raised again
             made.unlink(missing_ok=True)
             raise
         _sync(path.parent)

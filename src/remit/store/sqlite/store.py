@@ -340,7 +340,7 @@ class _Opening:
             beaten = self._beat(connection)
             connection.execute("commit")
             beaten()
-        except BaseException:
+        except BaseException:  # cleaned up and raised again
             connection.close()
             raise
         return connection
