@@ -469,6 +469,7 @@ class Disk(MemoryStore):
         rows: Sequence[NewRow],
         *,
         status: RunStatus = "running",
+        reason: str | None = None,
         proposals: Sequence[NewProposal] = (),
         taken: int = 0,
         artifacts: Sequence[Artifact] = (),
@@ -483,7 +484,13 @@ class Disk(MemoryStore):
             self._elisions["lost in a crash"] += elides
             await self._die()
         control = await super().append(
-            lease, rows, status=status, proposals=proposals, taken=taken, artifacts=artifacts
+            lease,
+            rows,
+            status=status,
+            reason=reason,
+            proposals=proposals,
+            taken=taken,
+            artifacts=artifacts,
         )
         self._elisions["made"] += elides
         if self._appends == self._crash_at:

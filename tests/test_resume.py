@@ -19,7 +19,15 @@ from remit.messages import StopReason, Usage
 from remit.pending import Veto
 from remit.remit import Runtime
 from remit.rows import Vetoed, encode_row
-from remit.store.base import Control, Journal, Lease, NewProposal, NewRow, RunStatus
+from remit.store.base import (
+    Control,
+    Journal,
+    Lease,
+    NewProposal,
+    NewRow,
+    RunStatus,
+    StoredRow,
+)
 from remit.store.memory import MemoryStore
 from remit.testing import ScriptedModel, SimulatedWorkers, Step, run_virtual
 from remit.transcript import Transcript
@@ -515,6 +523,7 @@ class Failing(MemoryStore):
         rows: Sequence[NewRow],
         *,
         status: RunStatus = "running",
+        reason: str | None = None,
         proposals: Sequence[NewProposal] = (),
         taken: int = 0,
         artifacts: Sequence[Artifact] = (),
@@ -525,7 +534,13 @@ class Failing(MemoryStore):
         if fails:
             raise self.error
         return await super().append(
-            lease, rows, status=status, proposals=proposals, taken=taken, artifacts=artifacts
+            lease,
+            rows,
+            status=status,
+            reason=reason,
+            proposals=proposals,
+            taken=taken,
+            artifacts=artifacts,
         )
 
 
@@ -625,3 +640,38 @@ def test_what_the_host_computed_is_computed_once_for_a_call() -> None:
     run_virtual(main())
     assert seen == ["value 1", "value 1"]
     assert asked.times == ["asked"]
+
+
+class Beside(MemoryStore):
+    """Between a read of the rows and what its reader makes of them, something else happens."""
+
+    meanwhile: Callable[[], Any] | None = None
+
+    async def read(self, run_id: str, after: int = -1) -> Sequence[StoredRow]:
+        found = await super().read(run_id, after)
+        then, self.meanwhile = self.meanwhile, None
+        if then is not None:
+            await then()
+        return found
+
+
+def test_rows_that_another_went_on_from_meanwhile_are_not_the_last_word() -> None:
+    """J3: whoever resumes beside another that ends the run is told that end, not what was waited for before."""
+
+    async def main() -> None:
+        store, deps = Beside(), list[str]()
+        runner = make(store, [("pay", {"x": "a"})], "done")
+        waiting = await runner.run("go", run_id="x", deps=deps)
+        other = make(store, [("pay", {"x": "a"})], "done")
+
+        async def decided() -> None:
+            await other.decide(id=waiting.pending[0].id, approve=True, by="dana")
+            assert (await other.resume("x", deps=deps)).completed
+
+        store.meanwhile = decided
+        outcome = await runner.resume("x", deps=deps)
+        assert (outcome.reason, outcome.text) == (Reason.COMPLETED, "done")
+        assert deps == [key for key in deps if key.startswith("x:1:pay:")]
+        assert len(deps) == 1
+
+    run_virtual(main())

@@ -152,8 +152,10 @@ async def start(config: Config, host: Host, request: Request) -> Activation:
         spec_hash,
         NewRow(opened.kind, encode_row(opened)),
         None if host.frame is None else host.frame.run_id,
-        history.artifacts,
-        history.digests,
+        remit=config.name,
+        tags=request.tags,
+        artifacts=history.artifacts,
+        brought=history.digests,
     )
     created = await host.store.create(new)
     if created and request.history is not None:
@@ -213,7 +215,7 @@ async def resume(
         await _check_outermost(host.store, run_id)
     asks = _asked_in_process(config, host.frame)
     if not await _goes_on(config, host.store, state, limits=limits, reopen=reopen, asks=asks):
-        if state.ended is None and await _is_under_way(host.store, run_id):
+        if state.ended is None and await _is_under_way(host.store, state):
             # What was read is what another process is about to leave behind.
             return await resume(
                 config, host, run_id, deps, limits=limits, reopen=reopen, reserve=reserve
@@ -232,14 +234,17 @@ async def resume(
     return await _activate(config, host, run_id, deps, limits=limits, again=True, reserve=reserve)
 
 
-async def _is_under_way(store: Journal, run_id: str) -> bool:
-    """Whether somebody took the run up and left it, as a process that dies does. Errors: `RunBusy` where it lives."""
-    info = await store.info(run_id)
+async def _is_under_way(store: Journal, state: RunState) -> bool:
+    """Whether there is more than this state knows: somebody took the run up, and went on or died.
+
+    Errors: `RunBusy` where somebody has it now.
+    """
+    info = await store.info(state.run_id)
     if info is None or info.status != "running":
-        return False
-    lease = await store.acquire(run_id, OWNER)
+        return info is not None and info.rows != state.rows
+    lease = await store.acquire(state.run_id, OWNER)
     if isinstance(lease, Held):
-        raise RunBusy(run_id, lease.owner)
+        raise RunBusy(state.run_id, lease.owner)
     await store.release(lease)
     return True
 

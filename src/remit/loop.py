@@ -124,7 +124,7 @@ async def _ended(run: Run, stop: Stop) -> Outcome[Any]:
             at=run.clock.utc().isoformat(),
         )
     )
-    await run.record.close("ended")
+    await run.record.close("ended", stop.reason.value)
     await _leave_unsaid(run)
     for child in inside:
         await end_inside(run.record.store, child, run.state.run_id)

@@ -79,14 +79,14 @@ class Record:
             else:
                 await self._append("running", wave=wave)
 
-    async def close(self, status: RunStatus) -> bool:
-        """Commit under a new status. False where the run meant to wait but the inbox has something.
+    async def close(self, status: RunStatus, reason: str | None = None) -> bool:
+        """Commit under a new status, `reason` says why a run ends. False where the run meant to wait but the inbox has something.
 
         Errors: `JournalError`.
         """
         while self._committing is not None:
             await asyncio.shield(self._committing)
-        return await self._append(status) == status
+        return await self._append(status, reason=reason) == status
 
     @property
     def is_held(self) -> bool:
@@ -116,7 +116,9 @@ class Record:
             self._taken = posts[-1].id
         return posts
 
-    async def _append(self, status: RunStatus, *, wave: bool = False) -> RunStatus:
+    async def _append(
+        self, status: RunStatus, *, reason: str | None = None, wave: bool = False
+    ) -> RunStatus:
         """One transaction, the only one at its time, with all that is queued when it begins."""
         if self._failure is not None:
             raise self._failure
@@ -135,6 +137,7 @@ class Record:
                     self._lease,
                     rows,
                     status=status,
+                    reason=reason,
                     proposals=proposals,
                     taken=self._taken,
                     artifacts=artifacts,

@@ -223,6 +223,8 @@ class RunState:
 
     def __init__(self, run_id: str, rows: Iterable[Row] = ()) -> None:  # noqa: PLR0915 - a statement for each thing that counts
         self.run_id = run_id
+        self.rows = 0
+        """How many were applied."""
         self.transcript = Transcript()
         self.answering: Answering | None = None
         self.calls: tuple[CallState, ...] = ()
@@ -420,6 +422,7 @@ class RunState:
 
     def apply(self, row: Row) -> None:  # noqa: C901, PLR0915 - a table: one line of meaning for each kind of row
         """Take in one row. Errors: `JournalError` for a row that has no place here."""
+        self.rows += 1
         match row:
             case Replied():
                 self._replied(row)

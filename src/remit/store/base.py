@@ -8,7 +8,7 @@ this keeps it all in lists of bytes; durable stores implement the same protocol.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
@@ -64,6 +64,11 @@ class NewRun(msgspec.Struct, frozen=True):
     opened: NewRow
     parent: str | None = None
     """The run inside whose call this one was started."""
+    remit: str = ""
+    """The name of the remit it belongs to."""
+    session: str | None = None
+    """The conversation it is a part of."""
+    tags: Mapping[str, str] = {}
     artifacts: tuple[Artifact, ...] = ()
     """What its history holds and no run has kept yet."""
     brought: tuple[str, ...] = ()
@@ -137,6 +142,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     parent: str | None
     unread: bool
     """Whether something was posted that no append has taken."""
+    rows: int
+    """How many it has."""
 
 
 class Journal(Protocol):
@@ -164,13 +171,15 @@ class Journal(Protocol):
         rows: Sequence[NewRow],
         *,
         status: RunStatus = "running",
+        reason: str | None = None,
         proposals: Sequence[NewProposal] = (),
         taken: int = 0,
         artifacts: Sequence[Artifact] = (),
     ) -> Control:
         """Write rows, all or none, and whatever goes with them: no row names an artifact that is not there.
 
-        `taken` is the id of the newest post that these rows account for. An append with status
+        `taken` is the id of the newest post that these rows account for. `reason` says why the run ends,
+        where it does: `RunEntry` tells it. An append with status
         `waiting` leaves the run `running`, and says so, while posts are not taken.
         Errors: `Fenced` where the lease is no longer the run's, `JournalError` where nothing could be written.
         """

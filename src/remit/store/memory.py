@@ -50,6 +50,8 @@ class _Record:
     """Ids of all that was ever proposed in it."""
     taken: int = 0
     status: RunStatus = "ready"
+    reason: str | None = None
+    """Why it ended."""
     epoch: int = 0
     owner: str | None = None
     size: int = 0
@@ -109,6 +111,7 @@ class MemoryStore:
                 record.owner,
                 record.run.parent,
                 unread=record.newest > record.taken,
+                rows=len(record.rows),
             )
 
     async def acquire(self, run_id: str, owner: str) -> Lease | Held:
@@ -133,6 +136,7 @@ class MemoryStore:
         rows: Sequence[NewRow],
         *,
         status: RunStatus = "running",
+        reason: str | None = None,
         proposals: Sequence[NewProposal] = (),
         taken: int = 0,
         artifacts: Sequence[Artifact] = (),
@@ -151,6 +155,7 @@ class MemoryStore:
             if status == "waiting" and record.newest > record.taken:
                 status = "running"
             record.status = status
+            record.reason = reason
             lease.next_seq = len(record.rows)
             return Control(record.newest, status)
 

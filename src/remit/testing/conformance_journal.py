@@ -66,7 +66,7 @@ class JournalConformance:
             assert await journal.create(_new("r", parent="above"))
             assert await journal.read("r") == [StoredRow(0, "opened", b"{}")]
             assert await _info(journal) == RunInfo(
-                "r", b"spec", "ready", None, "above", unread=False
+                "r", b"spec", "ready", None, "above", unread=False, rows=1
             )
 
         self.run(main())
@@ -147,7 +147,7 @@ class JournalConformance:
             await _refused(late, Fenced)
             assert stale.next_seq == 1
             assert await _info(journal) == RunInfo(
-                "r", b"spec", "running", "two", None, unread=True
+                "r", b"spec", "running", "two", None, unread=True, rows=1
             )
             await _undecidable(journal, "unknown", pending_id="p")
             await journal.append(lease, _rows("y"))
@@ -238,7 +238,7 @@ class JournalConformance:
             await journal.post("r", "cancel")
             assert len(await journal.read("other")) == 1
             assert await _info(journal, "other") == RunInfo(
-                "other", b"spec", "ready", None, None, unread=False
+                "other", b"spec", "ready", None, None, unread=False, rows=1
             )
 
         self.run(main())
@@ -334,14 +334,16 @@ class JournalConformance:
             await journal.append(lease, [], artifacts=[old, other])
             unknown = _artifact("unknown").digest
             brought = (old.digest, unknown)
-            second = NewRun("second", b"spec", NewRow("opened", b"{}"), None, (new,), brought)
+            second = NewRun(
+                "second", b"spec", NewRow("opened", b"{}"), artifacts=(new,), brought=brought
+            )
             assert await journal.create(second)
             assert await journal.artifact("second", old.digest) == old
             assert await journal.artifact("second", new.digest) == new
             assert await journal.artifact("second", other.digest) is None
             assert await journal.artifact("second", unknown) is None
             assert await journal.artifact("first", new.digest) is None
-            third = NewRun("second", b"spec", NewRow("opened", b"{}"), None, (), (other.digest,))
+            third = NewRun("second", b"spec", NewRow("opened", b"{}"), brought=(other.digest,))
             assert not await journal.create(third)
             assert await journal.artifact("second", other.digest) is None
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from remit.artifacts import Artifact
-from remit.canonical import encode
+from remit.canonical import encode, json_text
 from remit.errors import DecisionError, Fenced, JournalError
 from remit.pending import PendingKind
 from remit.store.base import (
@@ -54,8 +54,19 @@ def create(connection: sqlite3.Connection, chain: Chain, run: NewRun) -> bool:
     (root,) = above.fetchone() or (run.run_id,)
     head = _write(connection, chain, run.run_id, (run.opened,), head=START, seq=0, epoch=0)
     connection.execute(
-        "insert into remit_run values (?, ?, ?, ?, 'ready', null, null, 0, 1, ?, 0, 0, ?, null)",
-        (run.run_id, run.spec_hash, run.parent, root, head, time.time()),
+        "insert into remit_run(run_id, spec_hash, parent, root, status, epoch, next_seq, head, inbox_max,"
+        " taken, created_at, remit, session, tags) values (?, ?, ?, ?, 'ready', 0, 1, ?, 0, 0, ?, ?, ?, ?)",
+        (
+            run.run_id,
+            run.spec_hash,
+            run.parent,
+            root,
+            head,
+            time.time(),
+            run.remit,
+            run.session,
+            json_text(dict(run.tags)),
+        ),
     )
     _put(connection, root, run.artifacts)
     connection.executemany(
@@ -92,6 +103,7 @@ def append(
     rows: Sequence[NewRow],
     *,
     status: RunStatus,
+    reason: str | None,
     proposals: Sequence[NewProposal],
     taken: int,
     artifacts: Sequence[Artifact],
@@ -128,8 +140,17 @@ def append(
         status = "running"  # it has not heard everything
     next_seq = lease.next_seq + len(rows)
     connection.execute(
-        "update remit_run set head = ?, next_seq = ?, status = ?, taken = ?, ended_at = ? where run_id = ?",
-        (head, next_seq, status, taken, time.time() if status == "ended" else None, lease.run_id),
+        "update remit_run set head = ?, next_seq = ?, status = ?, reason = ?, taken = ?, ended_at = ?"
+        " where run_id = ?",
+        (
+            head,
+            next_seq,
+            status,
+            reason,
+            taken,
+            time.time() if status == "ended" else None,
+            lease.run_id,
+        ),
     )
     return Control(inbox_max, status), next_seq
 

@@ -110,7 +110,48 @@ _FIRST: Final = (
     "create index remit_holding_digest on remit_holding(digest)",
 )
 
-_STEPS: Final[tuple[tuple[str, ...], ...]] = (_FIRST,)
+_SECOND: Final = (
+    "alter table remit_run add column remit text not null default ''",
+    "alter table remit_run add column session text",
+    "alter table remit_run add column session_at integer",  # its place among the runs of the session, from 0
+    "alter table remit_run add column tags text not null default '{}'",
+    "alter table remit_run add column reason text",  # why it ended
+    "alter table remit_run add column erased_at real",
+    """
+    update remit_run set (remit, tags) = (
+        select json_extract(cast(body as text), '$.remit'),
+               coalesce(json_extract(cast(body as text), '$.tags'), '{}')
+        from remit_payload p where p.run_id = remit_run.run_id and p.seq = 0
+    )
+    """,
+    """
+    update remit_run set reason = (
+        select json_extract(cast(p.body as text), '$.reason')
+        from remit_row r join remit_payload p using(run_id, seq)
+        where r.run_id = remit_run.run_id and r.kind = 'ended' order by r.seq desc limit 1
+    ) where status = 'ended'
+    """,
+    "create index remit_run_created on remit_run(created_at)",
+    "create index remit_run_worker on remit_run(worker) where worker is not null",
+    "create unique index remit_run_session on remit_run(session, session_at) where session is not null",
+    """
+    create table remit_grant(
+        grant_id text primary key,
+        remit text not null,
+        tool text not null,
+        arguments text not null,  -- JSON: what each argument must be
+        run_id text,              -- null: any
+        session text,             -- null: any
+        expires_at text not null,
+        by text not null,
+        at text not null,
+        revoked_at text
+    ) without rowid
+    """,
+    "create index remit_grant_tool on remit_grant(remit, tool)",
+)
+
+_STEPS: Final[tuple[tuple[str, ...], ...]] = (_FIRST, _SECOND)
 """What leads from version 0 to 1, from 1 to 2, and so on."""
 
 VERSION: Final = len(_STEPS)

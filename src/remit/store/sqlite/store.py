@@ -93,13 +93,14 @@ class SqliteStore:
 
     async def info(self, run_id: str) -> RunInfo | None:
         found = await self._one(
-            "select spec_hash, status, owner, parent, inbox_max > taken from remit_run where run_id = ?",
+            "select spec_hash, status, owner, parent, inbox_max > taken, next_seq from remit_run"
+            " where run_id = ?",
             run_id,
         )
         if found is None:
             return None
-        spec_hash, status, owner, parent, unread = found
-        return RunInfo(run_id, spec_hash, status, owner, parent, unread=bool(unread))
+        spec_hash, status, owner, parent, unread, rows = found
+        return RunInfo(run_id, spec_hash, status, owner, parent, unread=bool(unread), rows=rows)
 
     async def acquire(self, run_id: str, owner: str) -> Lease | Held:
         opening = self._open()
@@ -116,6 +117,7 @@ class SqliteStore:
         rows: Sequence[NewRow],
         *,
         status: RunStatus = "running",
+        reason: str | None = None,
         proposals: Sequence[NewProposal] = (),
         taken: int = 0,
         artifacts: Sequence[Artifact] = (),
@@ -130,6 +132,7 @@ class SqliteStore:
                 worker,
                 rows,
                 status=status,
+                reason=reason,
                 proposals=proposals,
                 taken=taken,
                 artifacts=artifacts,
