@@ -117,7 +117,8 @@ def served(script: Any, wire: str = "anthropic", **options: Any) -> Generator[Se
 
 def home_of(directory: Path) -> dict[str, str]:
     """A home without any settings of the person who runs the tests."""
-    return {"HOME": str(directory / "home"), "XDG_CONFIG_HOME": "", "XDG_DATA_HOME": ""}
+    unset = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
+    return {"HOME": str(directory / "home"), **dict.fromkeys(unset, "")}
 
 
 def program(

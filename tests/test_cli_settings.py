@@ -64,7 +64,7 @@ def test_the_user_s_file_is_where_xdg_says(cli: Cli, tmp_path: Path) -> None:
 
 def test_what_is_shown_can_be_put_into_a_file(cli: Cli) -> None:
     text = (
-        '[run]\nmodel = "demo:support"\ninstructions = "Say \\"hi\\".\\nÄ"\nsteps = 4\ntokens = 5\n'
+        'store = "sqlite:///kept.db"\n\n[run]\nmodel = "demo:support"\ninstructions = "Say \\"hi\\".\\nÄ"\nsteps = 4\ntokens = 5\n'
         'usd = 0.25\ncalls = 6\nseconds = 7.5\n\n[remits.desk]\ntarget = "shop.py:desk"\nsteps = 2\n'
     )
     cli.write("remit.toml", text)
@@ -77,6 +77,7 @@ def test_origin_says_where_each_value_comes_from(cli: Cli) -> None:
     cli.write("remit.toml", "[run]\nsteps = 4\n")
     lines = cli("config", "show", "--origin", environ={"REMIT_RUN_USD": "0.5"}).out.splitlines()
     assert [line.split("  # ")[1] for line in lines] == [
+        "built in",
         "remit.toml",
         "built in",
         "REMIT_RUN_USD",
@@ -92,7 +93,7 @@ def test_what_a_file_says_does_not_act_on_the_terminal(cli: Cli) -> None:
         '[run]\ninstructions = "\\u001b[2J \\u009b \\u202e \\u007f"\n[remits."x\\u001b\\u202e"]\ntarget = "a"\n',
     )
     shown = cli("config", "show", "--origin").out.splitlines()
-    assert shown[0].startswith('run.instructions = "\\u001b[2J \\u009b \\u202e \\u007f"')
+    assert shown[1].startswith('run.instructions = "\\u001b[2J \\u009b \\u202e \\u007f"')
     assert shown[-1].startswith('remits.x\\x1b\\u202e.target = "a"')
 
 
@@ -106,7 +107,7 @@ def test_a_check_says_what_was_read(cli: Cli) -> None:
 FAULTS = {
     "[run]\nstpes = 3\n": "remit.toml: unknown key run.stpes (did you mean steps?)",
     "[rnu]\nsteps = 3\n": "remit.toml: unknown key rnu (did you mean run?)",
-    "qqq = 3\n": "remit.toml: unknown key qqq; known are run, remits, prices",
+    "qqq = 3\n": "remit.toml: unknown key qqq; known are store, run, remits, prices",
     "[run]\nsteps = 0\n": "remit.toml: run.steps: 0 is not a whole number above zero",
     "[run]\nsteps = -1\n": "-1 is not a whole number above zero",
     "[run]\nsteps = 1.5\n": "1.5 is not a whole number above zero",

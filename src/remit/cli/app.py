@@ -134,6 +134,9 @@ def _run(arguments: Sequence[str]) -> int:
     except RunBusy as error:
         complain(str(error))
         return exits.CONFLICT
+    except exits.NotFound as error:
+        complain(str(error))
+        return exits.NOT_FOUND
     except RemitError as error:
         complain(str(error))
     except KeyboardInterrupt:

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from remit.errors import RemitError
+
 __all__ = [
     "BUG",
     "CHECK_FAILED",
     "CONFLICT",
     "INTERRUPTED",
+    "NOT_FOUND",
     "OF_REASON",
     "OK",
     "PIPE_CLOSED",
@@ -20,6 +23,7 @@ __all__ = [
     "TERMINATED",
     "UNWRITTEN",
     "USAGE",
+    "NotFound",
 ]
 
 OK: Final = 0
@@ -27,6 +31,8 @@ CHECK_FAILED: Final = 1
 """What the command checks does not hold."""
 USAGE: Final = 2
 """The command line, the configuration or a file that it names is wrong; nothing was sent."""
+NOT_FOUND: Final = 3
+"""What the command line names is not there."""
 CONFLICT: Final = 4
 """Somebody else has the run."""
 UNWRITTEN: Final = 74
@@ -39,6 +45,11 @@ PIPE_CLOSED: Final = 141
 """The same with SIGPIPE: whoever read the answer went away."""
 TERMINATED: Final = 143
 """The same with SIGTERM."""
+
+
+class NotFound(RemitError):
+    """The command line names something that is not there: the command ends with `NOT_FOUND`."""
+
 
 OF_REASON: Final[Mapping[str, int]] = {
     "completed": OK,
@@ -74,6 +85,7 @@ def _table() -> str:
             "  0    completed, or nothing to complain of",
             "  1    a check failed",
             "  2    the command line, the configuration or a file that it names is wrong",
+            "  3    what is named is not there",
             "  4    somebody else has the run",
             *("  " + "".join(f"{end:<22}" for end in row).rstrip() for row in rows),
             "  70   a bug in remit",

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 
-__all__ = ["STDIN", "Display", "Limit", "Who"]
+__all__ = ["STDIN", "Display", "Limit", "StoreFlag", "Who"]
 
 STDIN: Final = "\0stdin"
 """Stands for `-` while the arguments are parsed. No argument of a program can hold a NUL."""
+
+StoreFlag: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        name="--store",
+        metavar="STORE",
+        help="Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in remit.toml, then "
+        "remit/remit.db among what programs keep of you ($XDG_STATE_HOME, or ~/.local/state).",
+    ),
+]
+"""`--store`, for a parameter of a command; its default is None."""
 
 _LIMITS: Final = Group(
     "Limits",

@@ -4,6 +4,7 @@
     pyproject.toml    the same, its table [tool.remit]
     config.toml       the user's own, in ~/.config/remit or $XDG_CONFIG_HOME/remit
     REMIT_RUN_STEPS   the environment, one variable for each key of [run]
+    REMIT_STORE       the same for `store`, which says where runs are kept
 
 What stands nearer wins: a flag, then the environment, remit.toml, pyproject.toml, the user's file, and last
 what is built in. A file is data: it starts no program and names no key, and what a profile points to is
@@ -42,6 +43,7 @@ __all__ = [
 FILE: Final = "remit.toml"
 _OWN: Final = "config.toml"
 _PREFIX: Final = "REMIT_RUN_"
+_STORE: Final = "REMIT_STORE"
 
 BUILT_IN: Final[Mapping[str, Any]] = {"steps": 12, "tokens": 100_000, "seconds": 300.0}
 """What a run on the command line may use where nobody says otherwise."""
@@ -78,9 +80,13 @@ class Settings:
     profiles: Mapping[str, Profile] = field(default_factory=dict[str, Profile])
     prices: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
     """`[prices."NAME"]`: a `Price` by the name of a model, in place of the listed one."""
+    store: Setting | None = None
+    """Where runs are kept. None where nobody says it, and the user has no home for it."""
 
     def items(self) -> Iterator[tuple[str, Setting]]:
         """Every value under its full name, as it stands in a file."""
+        if self.store is not None:
+            yield "store", self.store
         for key, setting in self.run.items():
             yield f"run.{key}", setting
         for profile in self.profiles.values():
@@ -199,7 +205,8 @@ def read_settings(directory: Path, environ: Mapping[str, str]) -> Settings:
     """
     layers = [_environment(environ)]
     layers += [_file(path) for path in _files(directory, environ)]
-    layers.append(_Layer({key: Setting(value, "built in") for key, value in BUILT_IN.items()}, {}))
+    built_in = {key: Setting(value, "built in") for key, value in BUILT_IN.items()}
+    layers.append(_Layer(built_in, {}, store=_own_store(environ)))
     run: dict[str, Setting] = {}
     prices: dict[str, Setting] = {}
     remits: dict[str, dict[str, Setting]] = {}
@@ -212,6 +219,7 @@ def read_settings(directory: Path, environ: Mapping[str, str]) -> Settings:
         {key: run[key] for key in _KEYS if key in run},
         {name: _profile(name, values) for name, values in sorted(remits.items())},
         dict(sorted(prices.items())),
+        next((layer.store for layer in layers if layer.store is not None), None),
     )
 
 
@@ -232,6 +240,7 @@ class _Layer:
     run: Mapping[str, Setting]
     remits: Mapping[str, Mapping[str, Setting]]
     prices: Mapping[str, Setting] = field(default_factory=dict[str, Setting])
+    store: Setting | None = None
 
 
 def _files(directory: Path, environ: Mapping[str, str]) -> Iterator[Path]:
@@ -268,7 +277,7 @@ def _file(path: Path) -> _Layer:
     if path.name == "pyproject.toml":
         table = _table(table.get("tool", {}), where, "[tool]")
         table = _table(table.get("remit", {}), where, "[tool.remit]")
-    _refuse_unknown(table, ("run", "remits", "prices"), where, "")
+    _refuse_unknown(table, ("store", "run", "remits", "prices"), where, "")
     run = _table(table.get("run", {}), where, "[run]")
     remits = _table(table.get("remits", {}), where, "[remits]")
     prices = _table(table.get("prices", {}), where, "[prices]")
@@ -284,6 +293,9 @@ def _file(path: Path) -> _Layer:
             )
             for name, values in prices.items()
         },
+        Setting(_store(table["store"], f"{where}: store"), where, path.parent, of_project)
+        if "store" in table
+        else None,
     )
     if of_project:
         _refuse_addresses(layer)
@@ -389,7 +401,32 @@ def _environment(environ: Mapping[str, str]) -> _Layer:
             )
         key = variables[variable]
         run[key] = Setting(checked(key, value, variable), variable)
-    return _Layer(run, {})
+    named = environ.get(_STORE)
+    return _Layer(run, {}, store=Setting(_store(named, _STORE), _STORE) if named else None)
+
+
+def _store(value: object, where: str) -> str:
+    """The name of a store. Errors: `ConfigurationError` that begins with where it stands."""
+    from remit.store.names import KNOWN, file_named
+
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{where}: {value!r} is no store such as {KNOWN[0]}")
+    try:
+        file_named(value)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
+    return value
+
+
+def _own_store(environ: Mapping[str, str]) -> Setting | None:
+    """The file among what programs keep of the user, by the conventions of the system."""
+    state = Path(environ.get("XDG_STATE_HOME") or "")
+    if not state.is_absolute():  # the convention: any other is none
+        home = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - `Path.home` raises where there is none
+        state = Path(home) / ".local" / "state"
+    if not state.is_absolute():
+        return None
+    return Setting(f"sqlite:///{(state / 'remit' / 'remit.db').as_posix()}", "built in")
 
 
 def _table(value: object, where: str, name: str) -> Mapping[str, Any]:

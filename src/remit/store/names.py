@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from remit.errors import ConfigurationError
-from remit.store.base import Journal
 
-__all__ = ["KNOWN", "store_named"]
+if TYPE_CHECKING:
+    from remit.store.base import Journal
+
+__all__ = ["KNOWN", "file_named", "store_named"]
 
 KNOWN: Final = ("sqlite:///FILE.db", "memory:")
 """What can be named, for people; the words in capitals are theirs to fill in."""
@@ -23,18 +25,27 @@ def store_named(store: Journal | str) -> Journal:
     """
     if not isinstance(store, str):
         return store
-    if store == "memory:":
+    path = file_named(store)
+    if path is None:
         from remit.store.memory import MemoryStore
 
         return MemoryStore()
-    path = store.removeprefix(_SQLITE)
-    if path == store or not path:
-        near = (
-            f"; did you mean {_SQLITE}{store}?"
-            if store.endswith(".db") and ":" not in store
-            else ""
-        )
-        raise ConfigurationError(f"store {store!r}: a store is named as {' or '.join(KNOWN)}{near}")
     from remit.store.sqlite import SqliteStore
 
     return SqliteStore(path)
+
+
+def file_named(name: str) -> str | None:
+    """The path of the file that a name stands for; None for the memory. Nothing is opened.
+
+    Errors: `ConfigurationError` for a name that stands for no store.
+    """
+    if name == "memory:":
+        return None
+    path = name.removeprefix(_SQLITE)
+    if path == name or not path or "\0" in path:
+        near = (
+            f"; did you mean {_SQLITE}{name}?" if name.endswith(".db") and ":" not in name else ""
+        )
+        raise ConfigurationError(f"store {name!r}: a store is named as {' or '.join(KNOWN)}{near}")
+    return path
