@@ -24,6 +24,7 @@ from remit.config import Config, call_with
 from remit.current import Frame
 from remit.errors import ConfigurationError, RunBusy
 from remit.events import Listener
+from remit.hearing import attend
 from remit.inherited import Inherited, inherited
 from remit.limits import Limits
 from remit.loop import execute
@@ -284,7 +285,23 @@ async def look(config: Config, host: Host, run_id: str) -> Activation:
 
 
 async def cancel(config: Config, host: Host, run_id: str) -> Activation:
-    """End a run wherever it stands. Errors: `ConfigurationError` for an unknown run, `RunBusy`."""
+    """End a run wherever it stands. One that another process executes is told to, and waited for.
+
+    Where that process dies over it, the run is ended here. Errors: `ConfigurationError` for an unknown run.
+    """
+    told, pause = False, _FOLLOW_SECONDS
+    while True:
+        try:
+            return await _cancel_here(config, host, run_id)
+        except RunBusy:
+            if not told:
+                told = await host.store.post(run_id, "cancel")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_FOLLOW_SECONDS)
+
+
+async def _cancel_here(config: Config, host: Host, run_id: str) -> Activation:
+    """End a run that nobody else executes. Errors: `ConfigurationError` for an unknown run, `RunBusy`."""
     found = _LIVE.get((id(host.store), run_id))
     if found is not None:
         found.run.halt.set_threadsafe("cancelled")
@@ -347,6 +364,7 @@ async def _activate(
         executed.end.set_running_or_notify_cancel()  # no follower's cancellation is the run's
         task.add_done_callback(executed.tell)
         task.add_done_callback(lambda _: _LIVE.pop(place, None))
+        attend(run, task)
     return Activation(task, run)
 
 

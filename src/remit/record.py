@@ -37,6 +37,8 @@ class Record:
         """Why nothing can be written any more: rows were lost, and none may follow them."""
         self._taken = lease.taken
         self._inbox_max = lease.inbox_max
+        self._moot = 0 if state.ended is None else lease.inbox_max
+        """Id of the newest post that came before somebody took the run up although it had ended."""
 
     def write(self, row: Row) -> None:
         """Apply a row and queue it for the next commit."""
@@ -102,6 +104,21 @@ class Record:
         """Whether the last commit told of something that nobody has taken."""
         return self._inbox_max > self._taken
 
+    def is_news(self, newest: int) -> bool:
+        """Whether a post of this id is one that nobody here knows of."""
+        return newest > self._inbox_max
+
+    def is_moot(self, cancel: Posted) -> bool:
+        """Whether a cancel came too late: the run had ended, and whoever took it up again wants it to go on."""
+        return cancel.id <= self._moot
+
+    async def peek(self) -> Sequence[Posted]:
+        """What outsiders left and nobody has taken. It is not taken; `has_mail` knows of it from here on."""
+        posts = await self.store.inbox(self._lease.run_id, self._taken)
+        if posts:
+            self._inbox_max = max(self._inbox_max, posts[-1].id)
+        return posts
+
     async def inbox(self, *, poll: bool = False) -> Sequence[Posted]:
         """What outsiders left and nobody has taken yet. It counts as taken with the next commit.
 
@@ -149,7 +166,7 @@ class Record:
         finally:
             self._committing = None
             committing.set_result(None)
-        self._inbox_max = control.inbox_max
+        self._inbox_max = max(self._inbox_max, control.inbox_max)
         for tell in told:
             tell()
         return control.status

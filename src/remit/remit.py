@@ -386,9 +386,9 @@ class Remit(Generic[Deps, Out_co]):
         return await (await activation.look(self._config, host, run_id)).task
 
     async def cancel(self, run_id: str) -> Outcome[Out_co]:
-        """End a run wherever it stands, and wait until it is closed.
+        """End a run wherever it stands, in whichever process, and wait until it is closed.
 
-        Errors: `ConfigurationError` for an unknown run, `RunBusy` where another process executes it.
+        Errors: `ConfigurationError` for an unknown run.
         """
         host = self._host(detached=True, listeners=())
         return await (await activation.cancel(self._config, host, run_id)).task

@@ -462,6 +462,16 @@ class Run:
                 self._take(posted)
         self.write_said()
 
+    async def overhear(self) -> None:
+        """Look at what was left while nothing is written. All but a cancel waits for the next turn of the loop."""
+        for posted in await self.record.peek():
+            if posted.kind == "cancel":
+                self._cancel(posted)
+            elif posted.kind in ("decision", "supply", "withdraw"):
+                call = self.state.waiting_for(_pending_id(posted.body))
+                if call is not None and call.on_word is not None:
+                    call.on_word()
+
     def write_said(self) -> None:
         """Record what was sent; the state gives it its place. It is durable with the next commit."""
         while self.queue:
@@ -470,7 +480,7 @@ class Run:
     def _take(self, posted: Posted) -> None:
         match posted.kind:
             case "cancel":
-                self.halt.set("cancelled")
+                self._cancel(posted)
             case "input":
                 self.queue.append(content_from_json(decode(posted.body)))
             case "decision":
@@ -478,11 +488,15 @@ class Run:
             case "supply":
                 self.supply(_read_supply(posted.body))
             case "withdraw":
-                pending_id = decode(posted.body)["pending_id"]
+                pending_id = _pending_id(posted.body)
                 if self.state.waiting_for(pending_id) is not None:
                     self.record.write(Withdrawn(pending_id))
             case "late":
                 raise AssertionError("its content is fetched first")
+
+    def _cancel(self, posted: Posted) -> None:
+        if not self.record.is_moot(posted):
+            self.halt.set("cancelled")
 
     def _take_late(self, late: Late) -> None:
         if late.key not in self.state.late:
@@ -733,6 +747,15 @@ def write_decision(decision: Decision) -> bytes:
 def write_supply(value: str, *, is_error: bool, by: str) -> bytes:
     """The bytes of what is supplied, in the store; `value` is JSON."""
     return encode({"value": value, "is_error": is_error, "by": by})
+
+
+def _pending_id(body: bytes) -> str:
+    """What a post is about that decides, supplies or withdraws. Errors: `JournalError`."""
+    head, _, _ = body.partition(b"\n")
+    try:
+        return decode(head)["pending_id"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise JournalError(f"a post cannot be read: {error}") from error
 
 
 def _read_supply(body: bytes) -> Supplied:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from bisect import insort
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -122,6 +122,7 @@ class CallState:
         "footprint",
         "handed_out",
         "key",
+        "on_word",
         "proposal",
         "question",
         "recorded",
@@ -165,6 +166,8 @@ class CallState:
         """Somebody was asked in this activation and did not answer: nobody is asked again before the next."""
         self.ask_again = False
         """What it waits for has not been put to the callback of this activation yet."""
+        self.on_word: Callable[[], None] | None = None
+        """Called when somebody elsewhere was first, while somebody here is asked."""
         self.awaits: str | None = None
         """The child run that this call waits for."""
         self.child: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import Callable
@@ -88,9 +89,13 @@ async def ask_person(run: Run, call: CallState) -> bool:
     call.ask_again = False
     wanted = call.pending
     ask = None if wanted is None else run.callback(wanted.wants)
-    if ask is None:
+    if wanted is None or ask is None:
         return False
     await run.record.commit()
+    if run.record.has_mail:  # somebody may have been faster
+        await run.hear()
+        if call.withdrawn or call.pending is not wanted:
+            return True
     pending = pending_of(run.state.run_id, run.state.opened.path, call)
     expires = run.loop.time() + (pending.expires_at - run.clock.utc()).total_seconds()
     name = f"{_callback(pending)} {pending.tool}"
@@ -98,9 +103,12 @@ async def ask_person(run: Run, call: CallState) -> bool:
     run.clock.pause()
     try:
         until = min(expires, run.clock.calendar_end)
-        came = await arrived(task, until=until, halt=run.halt)
+        came = await _answer_of(run, call, task, until=until)
     finally:
         run.clock.unpause()
+    if came and not task.done():
+        await give_up(task, grace=run.grace, halt=run.halt)
+        return await _heard(run, call, wanted)
     said = _read(pending, task.result()) if came else None
     if not isinstance(said, bytes):
         call.unanswered = True
@@ -114,9 +122,33 @@ async def ask_person(run: Run, call: CallState) -> bool:
         await run.record.store.decide(
             pending_id=pending.id, kind=pending.kind, decision=said, now=run.clock.utc()
         )
-    TOKENS.pop(pending.id, None)
+    return await _heard(run, call, wanted)
+
+
+async def _heard(run: Run, call: CallState, wanted: Proposed | Questioned | HandedOut) -> bool:
+    """Take in what was said of it, by whomever. Whether the call goes on now."""
+    TOKENS.pop(wanted.pending_id, None)
     await run.hear(poll=True)
     return call.withdrawn or call.pending is not wanted
+
+
+async def _answer_of(
+    run: Run, call: CallState, task: asyncio.Task[Ending], *, until: float
+) -> bool:
+    """Wait for the callback, or for word that somebody elsewhere was first. False where neither came in time."""
+    word: asyncio.Future[None] = run.loop.create_future()
+
+    def heard(_: object = None) -> None:
+        if not word.done():
+            word.set_result(None)
+
+    task.add_done_callback(heard)
+    call.on_word = heard
+    try:
+        return await arrived(word, until=until, halt=run.halt)
+    finally:
+        call.on_word = None
+        task.remove_done_callback(heard)
 
 
 def _read(pending: Pending, ending: Ending) -> bytes | str:

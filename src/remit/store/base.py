@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -31,6 +31,7 @@ __all__ = [
     "ProposalInfo",
     "RunInfo",
     "RunStatus",
+    "Shared",
     "StoredRow",
     "wrong_kind",
 ]
@@ -250,6 +251,18 @@ class Journal(Protocol):
 
     async def withdraw(self, pending_id: str) -> bool:
         """Close a proposal without a decision and tell its run. False where it was not open."""
+        ...
+
+
+@runtime_checkable
+class Shared(Protocol):
+    """A journal that other processes write to as well: it can be asked what they left, at little cost."""
+
+    async def unread(self) -> Mapping[str, int]:
+        """The runs this process is the writer of for which there are posts that no append has taken.
+
+        Each with the id of its newest post. Errors: `JournalError`.
+        """
         ...
 
 

@@ -32,6 +32,7 @@ from remit.store.base import (
     ProposalInfo,
     RunInfo,
     RunStatus,
+    Shared,
     StoredRow,
 )
 
@@ -403,6 +404,24 @@ class JournalConformance:
             assert not (await _info(journal)).unread
             await journal.append(lease, _rows("c"))  # what was taken stays taken
             assert not (await _info(journal)).unread
+
+        self.run(main())
+
+    def test_a_store_that_is_shared_tells_what_was_posted_for_the_runs_that_are_held(self) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            if not isinstance(journal, Shared):
+                return  # nobody else writes to it
+            for run_id in ("held", "silent", "given back", "nobody's"):
+                await journal.create(_new(run_id))
+            lease = await _lease(journal, run_id="held")
+            await _lease(journal, run_id="silent")
+            await journal.release(await _lease(journal, run_id="given back"))
+            for run_id in ("held", "given back", "nobody's", "held"):
+                await journal.post(run_id, "cancel")
+            assert await journal.unread() == {"held": 2}
+            await journal.append(lease, _rows("said"), taken=2)
+            assert await journal.unread() == {}
 
         self.run(main())
 

@@ -16,7 +16,7 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -171,6 +171,13 @@ class SqliteStore:
             after,
         )
         return [Posted(number, kind, body) for number, kind, body in found]
+
+    async def unread(self) -> Mapping[str, int]:
+        found = await self._all(
+            "select run_id, inbox_max from remit_run where worker = ? and inbox_max > taken",
+            self._open().worker,
+        )
+        return dict(found)
 
     async def artifact(self, run_id: str, digest: str) -> Artifact | None:
         return await self._read(lambda c: _artifact(c, self._files, run_id, digest))

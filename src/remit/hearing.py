@@ -1,0 +1,80 @@
+"""What another process leaves for a run is heard while the run is busy: a long tool, a long reply.
+
+A run learns of posts with every append. Between two of them, which may be minutes, somebody has to look: here, one
+timer for each event loop and store, with one cheap query for all runs that are executed there. A cancel then counts
+at once (K1) and whoever is asked in process about what was decided elsewhere is asked no longer (E6); everything
+else is heard at the run's next turn. A store that only this process writes to needs none of it: what is posted there
+is posted by those who have the run at hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from remit.errors import JournalError
+from remit.log import LOGGER
+from remit.run import Run
+from remit.store.base import Shared
+
+__all__ = ["LOOK_SECONDS", "attend"]
+
+LOOK_SECONDS: Final = 0.5
+"""Between two looks at what was left for the runs that are executed here."""
+
+
+def attend(run: Run, task: asyncio.Task[Any]) -> None:
+    """Have a run hear what other processes leave for it, as long as its task lasts."""
+    store = run.record.store
+    if isinstance(store, Shared):
+        place = (run.loop, id(store))
+        ear = _EARS.get(place)
+        if ear is None:
+            ear = _EARS[place] = _Ear(store, run.loop)
+        ear.attend(run, task)
+
+
+class _Ear:
+    """Listens for all runs that one event loop executes on one store. Lives as long as one of them does."""
+
+    def __init__(self, store: Shared, loop: asyncio.AbstractEventLoop) -> None:
+        self._store = store
+        self._loop = loop
+        self._runs: dict[str, Run] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._timer = loop.call_later(LOOK_SECONDS, self._look)
+
+    def attend(self, run: Run, task: asyncio.Task[Any]) -> None:
+        self._runs[run.state.run_id] = run
+        task.add_done_callback(lambda _: self._leave(run))
+
+    def _leave(self, run: Run) -> None:
+        self._runs.pop(run.state.run_id, None)
+        if not self._runs:
+            self._timer.cancel()
+            if self._looking is not None:
+                self._looking.cancel()
+            _EARS.pop((self._loop, id(self._store)), None)
+
+    def _look(self) -> None:
+        self._looking = self._loop.create_task(self._hear(), name="remit hearing")
+        self._looking.add_done_callback(self._looked)
+
+    def _looked(self, _: object) -> None:
+        self._looking = None
+        if self._runs:
+            self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+
+    async def _hear(self) -> None:
+        try:
+            for run_id, newest in (await self._store.unread()).items():
+                run = self._runs.get(run_id)
+                if run is not None and run.record.is_news(newest):
+                    await run.overhear()
+        except JournalError as error:
+            # The next look may do better; a run whose store is gone finds out by itself.
+            LOGGER.warning("posts could not be looked for: %s", error)
+
+
+_EARS: Final[dict[tuple[asyncio.AbstractEventLoop, int], _Ear]] = {}
+"""Who listens, by event loop and store."""

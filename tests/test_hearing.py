@@ -1,0 +1,326 @@
+"""What another process leaves is heard while a run is busy, on virtual time: a store in memory plays the file."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import pytest
+
+from loop_rig import LIMITS, desk, is_sendable, said, statuses
+from remit import (
+    Call,
+    ConfigurationError,
+    Decision,
+    Limits,
+    MemoryStore,
+    Outcome,
+    Pending,
+    PutOff,
+    Reason,
+    tool,
+)
+from remit.canonical import encode
+from remit.errors import JournalError
+from remit.hearing import _EARS, LOOK_SECONDS
+from remit.models.scripted import ScriptedModel
+from remit.run import write_decision
+from remit.store.base import Lease
+from remit.testing import VirtualLoop, run_virtual
+
+AN_HOUR = 3_600.0
+
+
+class Common(MemoryStore):
+    """A store that others write to as well: asked for it, it tells what they left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: list[float] = []
+        self.fails = 0
+
+    async def unread(self) -> Mapping[str, int]:
+        self.looks.append(asyncio.get_running_loop().time())
+        if self.fails:
+            self.fails -= 1
+            raise JournalError("the disk is slow")
+        return {
+            run_id: record.newest
+            for run_id, record in self._runs.items()
+            if record.owner is not None and record.newest > record.taken
+        }
+
+
+@tool(effect="read")
+async def look(seconds: float) -> str:
+    """Look for so long."""
+    await asyncio.sleep(seconds)
+    return "seen"
+
+
+@tool(effect="read", timeout=4 * AN_HOUR)
+async def watch() -> str:
+    """Look for as long as it takes."""
+    await asyncio.sleep(2 * AN_HOUR)
+    return "seen"
+
+
+@tool(effect="confirm")
+async def pay(amount: int, call: Call) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+async def after(seconds: float, act: Coroutine[Any, Any, object]) -> None:
+    await asyncio.sleep(seconds)
+    await act
+
+
+async def while_it_runs(
+    running: Coroutine[Any, Any, Outcome[Any]], *acts: Coroutine[Any, Any, None]
+) -> tuple[Outcome[Any], float]:
+    """The outcome of a run during which others act, and when it came."""
+    task = asyncio.ensure_future(running)
+    async with asyncio.TaskGroup() as group:
+        for act in acts:
+            group.create_task(act)
+        outcome = await task
+        return outcome, asyncio.get_running_loop().time()
+
+
+def test_a_cancel_from_another_process_ends_a_long_tool_within_a_second() -> None:
+    """K1: nothing is written meanwhile, and it is heard all the same; the transcript is closed."""
+
+    async def main() -> None:
+        store = Common()
+        remit = desk([[("watch", {})], "done"], [watch], store=store)
+        running = remit.run("go", run_id="r")
+        outcome, ended = await while_it_runs(running, after(100.2, store.post("r", "cancel")))
+        assert outcome.reason is Reason.CANCELLED
+        assert ended < 101.2
+        assert statuses(outcome) == ["error"]
+        assert is_sendable(outcome.transcript)
+
+    run_virtual(main())
+
+
+def test_a_cancel_from_another_process_ends_a_long_model_call_within_a_second() -> None:
+    """K1: the same where the model takes its time."""
+
+    async def main() -> None:
+        store = Common()
+        remit = desk(ScriptedModel(["done"], latency=AN_HOUR / 2), store=store)
+        running = remit.run("go", run_id="r")
+        outcome, ended = await while_it_runs(running, after(7.3, store.post("r", "cancel")))
+        assert (outcome.reason, outcome.steps) == (Reason.CANCELLED, 0)
+        assert ended < 8.4
+
+    run_virtual(main())
+
+
+def test_what_was_said_in_another_process_is_answered_before_the_run_ends() -> None:
+    """T5: it arrives while the reply that would be the last is written."""
+
+    async def main() -> None:
+        store = Common()
+        remit = desk(ScriptedModel(["done", "Tuesday too"], latency=10), store=store)
+        words = encode([{"type": "text", "text": "also Tuesday"}])
+        running = remit.run("go", run_id="r")
+        outcome, _ = await while_it_runs(running, after(5, store.post("r", "input", words)))
+        assert (outcome.reason, outcome.text) == (Reason.COMPLETED, "Tuesday too")
+        assert [message.text for message in outcome.transcript] == [
+            "go",
+            "done",
+            "also Tuesday",
+            "Tuesday too",
+        ]
+        info = await store.info("r")
+        assert info is not None
+        assert not info.unread
+
+    run_virtual(main())
+
+
+def test_who_is_asked_in_process_is_asked_no_longer_once_it_is_decided_elsewhere() -> None:
+    """E5, E6: the first decision counts, at once, and the callback is told to leave off."""
+
+    async def main() -> None:
+        store = Common()
+        left: list[str] = []
+
+        async def confirm(pending: Pending) -> Decision:
+            async def elsewhere() -> None:
+                await asyncio.sleep(60)
+                decision = write_decision(Decision(approve=True, by="dana"))
+                await store.decide(
+                    pending_id=pending.id, decision=decision, now=remit.runtime.now()
+                )
+
+            task = asyncio.ensure_future(elsewhere())
+            try:
+                await asyncio.sleep(2 * AN_HOUR)
+            except asyncio.CancelledError:
+                left.append(pending.tool)
+                raise
+            await task
+            raise PutOff
+
+        remit = desk([[("pay", {"amount": 7})], "done"], [pay], store=store, confirm=confirm)
+        outcome = await remit.run("go", run_id="r")
+        assert (outcome.reason, said(outcome)) == (Reason.COMPLETED, ["paid 7"])
+        assert left == ["pay"]
+        assert asyncio.get_running_loop().time() < 62
+
+    run_virtual(main())
+
+
+def test_nobody_is_asked_what_was_decided_before() -> None:
+    """E6: a decision that is known already is not asked for again."""
+
+    async def main() -> None:
+        store = Common()
+        asked: list[str] = []
+
+        async def confirm(pending: Pending) -> Decision:
+            asked.append(pending.tool)
+            raise PutOff
+
+        script = [[("pay", {"amount": 7})], "done"]
+        first = await desk(script, [pay], store=store).run("go", run_id="r")
+        assert first.reason is Reason.WAITING
+        again = desk(script[1:], [pay], store=store, confirm=confirm)
+        await again.decide(id=first.pending[0].id, approve=True, by="dana")
+        outcome = await again.resume("r")
+        assert (outcome.reason, said(outcome)) == (Reason.COMPLETED, ["paid 7"])
+        assert asked == []
+
+    run_virtual(main())
+
+
+def test_cancelling_a_run_that_another_process_executes_waits_for_its_end() -> None:
+    """K1, J2: who cancels it writes nothing into it; who executes it closes it, and both see the same end."""
+
+    async def main() -> None:
+        store = Common()
+        there = desk([[("watch", {})], "done"], [watch], store=store)
+        here = desk(["never asked"], [watch], store=Window(store))
+        running = there.run("go", run_id="r")
+        outcomes: list[Outcome[Any]] = []
+
+        async def cancel() -> None:
+            outcomes.append(await here.cancel("r"))
+
+        outcome, ended = await while_it_runs(running, after(10, cancel()))
+        assert [each.reason for each in outcomes] == [Reason.CANCELLED] == [outcome.reason]
+        assert outcomes[0].transcript.to_json() == outcome.transcript.to_json()
+        assert ended < 12
+        assert [posted.kind for posted in await store.inbox("r")] == ["cancel"], "it is told once"
+        with pytest.raises(ConfigurationError):
+            await here.cancel("unknown")
+
+    run_virtual(main())
+
+
+def test_a_run_whose_process_dies_over_a_cancel_is_closed_by_who_cancels() -> None:
+    """K1, J2: a lease that is given back, or runs out, is taken over, and the run is ended there."""
+
+    async def main() -> None:
+        store = Common()
+        first = await desk([[("pay", {"amount": 7})], "done"], [pay], store=store).run(
+            "go", run_id="r"
+        )
+        assert first.reason is Reason.WAITING
+        lease = await store.acquire("r", "a process that hangs")
+        assert isinstance(lease, Lease)
+        here = desk(["never asked"], [pay], store=store)
+        cancelling = asyncio.ensure_future(here.cancel("r"))
+        await asyncio.sleep(20)
+        assert not cancelling.done()
+        await store.release(lease)
+        outcome = await cancelling
+        assert (outcome.reason, outcome.steps) == (Reason.CANCELLED, 1)
+        assert asyncio.get_running_loop().time() < 22
+        reopened = await here.resume("r", reopen=True)
+        assert reopened.reason is Reason.COMPLETED, "the cancel that was posted has had its end"
+
+    run_virtual(main())
+
+
+def test_a_cancel_that_came_too_late_does_not_end_the_run_when_it_is_resumed() -> None:
+    """K1, J3: whoever gives it new limits after that wants it to go on."""
+
+    async def main() -> None:
+        store = Common()
+        short = Limits(steps=1, tokens=LIMITS.tokens, seconds=60)
+        script = [[("look", {"seconds": 1})], "as far as it went", "done"]
+        remit = desk(script, [look], store=store)
+        first = await remit.run("go", run_id="r", limits=short)
+        assert first.reason is Reason.STEP_BUDGET
+        await store.post("r", "cancel")
+        second = await remit.resume("r", limits=LIMITS)
+        assert second.reason is Reason.COMPLETED
+
+    run_virtual(main())
+
+
+def test_one_look_serves_all_runs_and_there_is_none_without_a_run() -> None:
+    """J1: it costs one query each half a second, and nothing outlives the last run."""
+
+    async def main() -> None:
+        store = Common()
+        remit = desk(lambda *_: "done", store=store).replace(
+            model=ScriptedModel(lambda *_: "done", latency=10.2)
+        )
+        await asyncio.gather(*(remit.run("go") for _ in range(20)))
+        assert store.looks == [n * LOOK_SECONDS for n in range(1, 21)]
+        assert _EARS == {}
+        await asyncio.sleep(60)
+        assert len(store.looks) == 20
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run_virtual(main())
+
+
+def test_a_store_that_cannot_be_asked_once_is_asked_again() -> None:
+    """K1: a look that fails costs its time and nothing else."""
+
+    async def main() -> None:
+        store = Common()
+        store.fails = 3
+        remit = desk([[("watch", {})], "done"], [watch], store=store)
+        running = remit.run("go", run_id="r")
+        outcome, ended = await while_it_runs(running, after(0.1, store.post("r", "cancel")))
+        assert outcome.reason is Reason.CANCELLED
+        assert 2 <= ended < 3
+        assert len(store.looks) == 4
+
+    run_virtual(main())
+
+
+def test_a_store_of_this_process_alone_is_not_asked() -> None:
+    """J1: nothing ticks where nobody else can write; a run that hangs is found out by `Deadlock`."""
+
+    async def main() -> None:
+        remit = desk([[("look", {"seconds": 5})], "done"], [look], store=MemoryStore())
+        await remit.run("go")
+        assert _EARS == {}
+
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(main())
+        assert not loop._scheduled or all(timer.cancelled() for timer in loop._scheduled)
+    finally:
+        loop.close()
+    gc.collect()
+
+
+class Window:
+    """The same store as another process sees it: it is not the same object, so nothing is attached to."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
