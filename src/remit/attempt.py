@@ -24,7 +24,7 @@ from remit.models.checked import checked_block, checked_reply, checked_underway,
 from remit.models.seen import Seen
 from remit.preview import preview
 from remit.quote import Quote, cost_of
-from remit.rows import Asked, Charged, Replied
+from remit.rows import Charged, Replied
 from remit.rules import is_blank
 from remit.run import Run
 from remit.state import FINAL, RUNNABLE, Limit
@@ -212,7 +212,9 @@ class Attempt:
             usage=billed,
             usd=cost_of(run.config.model.profile, billed, usd),
             estimated=usage is None,
-            asked=self._reads.intend(uses) if runs else tuple([Asked(None) for _ in uses]),
+            asked=self._reads.intend(uses)
+            if runs
+            else tuple([run.not_called(use) for use in uses]),
             closing=self._closing,
             whole=stop_reason is not None,
             seconds=run.clock.seconds,

@@ -114,6 +114,10 @@ class Asked(_Recorded, frozen=True):
     """The key is an earlier call's, whose outcome is unknown."""
     footprint: Footprint = UNTOUCHED
     """What the call touches; the order of a turn follows from it, also after a resume."""
+    effect: str = ""
+    """What running it twice would do, by `Effect`; empty where no call came about."""
+    shown: str = ""
+    """What people are shown of its arguments, where its tool takes secrets: canonical JSON with those masked."""
 
 
 class Replied(_Recorded, frozen=True):

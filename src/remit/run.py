@@ -21,7 +21,7 @@ from remit.amounts import ZERO, Amount
 from remit.artifacts import Artifact
 from remit.budget import Budget, Exhausted, Left, Reservation
 from remit.caching import Sent
-from remit.canonical import arguments_hash, call_key, decode, encode
+from remit.canonical import arguments_hash, call_key, canonical, decode, encode
 from remit.clock import RunClock, median
 from remit.config import Config
 from remit.current import Frame
@@ -37,6 +37,7 @@ from remit.occupancy import fixed_tokens, what_fills
 from remit.outcome import Reason
 from remit.pending import AnswerCallback, ConfirmCallback, Decision, PendingKind
 from remit.plan import Room
+from remit.preview import MASK
 from remit.quote import CLOSING_OUTPUT, OUTPUT_FLOOR, Quote, quote, worst_case
 from remit.record import Record
 from remit.redaction import both
@@ -108,7 +109,7 @@ class Intents:
         state = self._run.state
         prepared = self._run.prepare(use, use.arguments)
         if not isinstance(prepared, tuple):
-            return Asked(None)
+            return self._run.not_called(use)
         tool, arguments = prepared
         digest = arguments_hash(arguments.given)
         called = f"{tool.name}:{digest[:16]}"
@@ -120,7 +121,8 @@ class Intents:
             if repeats
             else call_key(state.run_id, state.steps + 1, tool.name, digest, n)
         )
-        return Asked(key, repeats, tool.footprint(arguments.values))
+        shown = canonical(tool.masked(arguments.given)) if tool.has_secrets else ""
+        return Asked(key, repeats, tool.footprint(arguments.values), tool.effect.value, shown)
 
 
 class Run:
@@ -545,6 +547,11 @@ class Run:
             tool = self.config.tools.get(use.name)
             self._prepared[known] = None if tool is None else _read(tool, arguments)
         return self._prepared[known]
+
+    def not_called(self, use: ToolUse) -> Asked:
+        """What is recorded of a tool use of which no call comes about: what in it is a secret, nobody knows."""
+        tool = self.config.tools.get(use.name)
+        return Asked(None, shown=canonical(MASK) if tool is not None and tool.has_secrets else "")
 
     def forget_turn(self) -> None:
         """The turn is over: what was read and begun for it is not needed again."""
