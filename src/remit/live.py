@@ -7,11 +7,13 @@ waits becomes a request to the run, which closes its transcript, and is raised a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Generic, Self
 
 from typing_extensions import TypeVar
 
+from remit.activation import Activation
 from remit.audience import Audience
 from remit.checks import check_content
 from remit.errors import ConfigurationError
@@ -22,7 +24,7 @@ from remit.outcome import Outcome
 from remit.run import Run
 from remit.supervise import Waiter
 
-__all__ = ["Live", "content_of", "see_through"]
+__all__ = ["Live", "content_of", "in_hand", "see_through"]
 
 OutT = TypeVar("OutT", default=str)
 
@@ -140,6 +142,19 @@ class Live(Generic[OutT]):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._audience.read()
+
+
+@contextlib.asynccontextmanager
+async def in_hand(live: Live[OutT], started: Activation) -> AsyncGenerator[Live[OutT]]:
+    """Hold a run while it lasts: leaving waits for its end, leaving by an exception cancels what was begun here."""
+    live.begin(started.run or started.followed, started.task, owns=started.run is not None)
+    try:
+        yield live
+    except BaseException:
+        if live.owns:
+            await live.cancel()
+        raise
+    await live.join()
 
 
 class _Text:

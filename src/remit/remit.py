@@ -29,7 +29,7 @@ from remit.errors import ConfigurationError, DecisionError
 from remit.events import Listener
 from remit.explained import explained
 from remit.limits import Limits
-from remit.live import Live, content_of, see_through
+from remit.live import Live, content_of, in_hand, see_through
 from remit.messages import ResultContent
 from remit.models.base import Model, Settings
 from remit.models.names import named
@@ -320,14 +320,8 @@ class Remit(Generic[Deps, Out_co]):
             detached=detached,
             listeners=(live.hear,),
         )
-        live.begin(started.run or started.followed, started.task, owns=started.run is not None)
-        try:
+        async with in_hand(live, started):
             yield live
-        except BaseException:
-            if live.owns:
-                await live.cancel()
-            raise
-        await live.join()
 
     def run_sync(
         self,
@@ -370,12 +364,25 @@ class Remit(Generic[Deps, Out_co]):
         `limits` are new totals for a run that a limit ended. `reopen` takes up a cancelled one.
         Errors: `ConfigurationError` for an unknown run or another remit's, `RunBusy`, `JournalError`.
         """
-        self._check_deps(deps)
-        host = self._host(detached=False, listeners=())
-        resumed = await activation.resume(
-            self._config, host, run_id, deps, limits=limits, reopen=reopen
-        )
+        resumed = await self._resume(run_id, deps=deps, limits=limits, reopen=reopen)
         return await see_through(resumed.task, resumed.run)
+
+    @contextlib.asynccontextmanager
+    async def resuming(
+        self,
+        run_id: str,
+        *,
+        deps: Deps | None = None,
+        limits: Limits | None = None,
+        reopen: bool = False,
+    ) -> AsyncGenerator[Live[Out_co]]:
+        """The same as `resume`, with the run in your hands while it lasts, as `stream` gives it."""
+        live: Live[Out_co] = Live()
+        resumed = await self._resume(
+            run_id, deps=deps, limits=limits, reopen=reopen, listeners=(live.hear,)
+        )
+        async with in_hand(live, resumed):
+            yield live
 
     async def outcome(self, run_id: str) -> Outcome[Out_co]:
         """How a run ended or what it waits for; of a live run, once it has.
@@ -605,6 +612,21 @@ class Remit(Generic[Deps, Out_co]):
         )
         return await activation.start(
             config, self._host(detached=detached, listeners=listeners), request
+        )
+
+    async def _resume(
+        self,
+        run_id: str,
+        *,
+        deps: Any,
+        limits: Limits | None,
+        reopen: bool,
+        listeners: tuple[Listener, ...] = (),
+    ) -> Activation:
+        self._check_deps(deps)
+        host = self._host(detached=False, listeners=listeners)
+        return await activation.resume(
+            self._config, host, run_id, deps, limits=limits, reopen=reopen
         )
 
     def _check_deps(self, deps: object) -> None:

@@ -215,6 +215,8 @@ class Proposed(_Recorded, frozen=True):
     """What asked for the approval: `effect`, or `policy:` and its words."""
     binds: str = ""
     """SHA-256 of the true arguments, where secrets are masked in those above."""
+    at: str = ""
+    """When it was asked: UTC, ISO 8601; and so below."""
 
 
 class Questioned(_Recorded, frozen=True):
@@ -242,6 +244,7 @@ class Questioned(_Recorded, frozen=True):
     """Why the answer that it once had is none; empty where it had none."""
     shown: str = ""
     """The question as people are shown it, where it spells a secret of the arguments; else empty."""
+    at: str = ""
 
 
 class HandedOut(_Recorded, frozen=True):
@@ -257,6 +260,7 @@ class HandedOut(_Recorded, frozen=True):
     expires_at: str
     """UTC, ISO 8601."""
     spent: Totals
+    at: str = ""
 
 
 class Supplied(_Recorded, frozen=True):

@@ -118,6 +118,7 @@ class CallState:
         "awaits",
         "child",
         "decision",
+        "effect",
         "ends",
         "footprint",
         "handed_out",
@@ -143,6 +144,7 @@ class CallState:
         self.key = slot.key = asked.key
         self.repeats = asked.repeats
         self.footprint = asked.footprint
+        self.effect = asked.effect
         self.result: Settled | Trim | None = None
         """What is shown of its result, once it has one."""
         self.started: Started | None = None

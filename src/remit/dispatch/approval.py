@@ -54,7 +54,8 @@ def propose(
     token = TOKENS[pending_id] = mint_token()
     expires_at = run.clock.utc(after=tool.expires)
     shown, binds = canonical(tool.masked(arguments.given)), arguments_hash(arguments.given)
-    at, masks = expires_at.isoformat(), binds if tool.has_secrets else ""
-    run.record.write(Proposed(call.use.id, pending_id, summary, shown, at, wanted, masks))
+    until, masks = expires_at.isoformat(), binds if tool.has_secrets else ""
+    now = run.clock.utc().isoformat()
+    run.record.write(Proposed(call.use.id, pending_id, summary, shown, until, wanted, masks, now))
     run.record.propose(NewProposal(pending_id, token_hash(token), binds, expires_at))
     tell_pending(run, call, tool, arguments)

@@ -67,6 +67,7 @@ def put_question(  # noqa: PLR0917 - what the call is, and how its body ended
         asked.place,
         asked.refused,
         "" if shown == text else shown,
+        run.clock.utc().isoformat(),
     )
     run.record.write(row)
     # An answer that the asking tool itself did not take: whoever gave it is not asked again at once.
@@ -93,7 +94,13 @@ async def hand_out(
     reserved.settle(spent.amount)
     shown = canonical(arguments.given)
     row = HandedOut(
-        call.use.id, secrets.token_hex(10), summary, shown, expires_at.isoformat(), spent
+        call.use.id,
+        secrets.token_hex(10),
+        summary,
+        shown,
+        expires_at.isoformat(),
+        spent,
+        run.clock.utc().isoformat(),
     )
     run.record.write(row)
     _propose(run, call, row, tool, arguments)

@@ -31,6 +31,7 @@ from remit.store.base import (
     StoredRow,
     wrong_kind,
 )
+from remit.store.proposals import OpenProposal
 from remit.store.shelf import Shelf
 
 __all__ = ["KEEP_ENDED_BYTES", "MemoryStore"]
@@ -230,6 +231,23 @@ class MemoryStore:
         with self._lock:
             known = self._proposals.get(pending_id)
             return None if known is None else ProposalInfo(known.run_id, known.new.kind)
+
+    async def open_proposals(self, *, prefix: str = "", count: int) -> Sequence[OpenProposal]:
+        with self._lock:
+            found = [
+                OpenProposal(
+                    pending_id,
+                    known.run_id,
+                    known.new.kind,
+                    known.new.arguments_hash,
+                    known.new.expires_at,
+                )
+                for pending_id, known in sorted(self._proposals.items())
+                if pending_id.startswith(prefix)
+                and not known.used
+                and self._record(known.run_id).status != "ended"
+            ]
+            return found[:count]
 
     async def renew(self, pending_id: str, token_hash: bytes) -> None:
         with self._lock:

@@ -40,6 +40,7 @@ from remit.store.base import (
     StoredRow,
 )
 from remit.store.chain import START, Chain
+from remit.store.proposals import OpenProposal
 from remit.store.sqlite import acts
 from remit.store.sqlite.files import INLINE_BYTES, Files
 from remit.store.sqlite.liveness import Presence, is_gone
@@ -84,6 +85,11 @@ class SqliteStore:
 
     def __repr__(self) -> str:
         return f"<SqliteStore {self._path}>"
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
 
     # Runs
 
@@ -209,6 +215,22 @@ class SqliteStore:
             "select run_id, kind from remit_proposal where pending_id = ?", pending_id
         )
         return None if found is None else ProposalInfo(*found)
+
+    async def open_proposals(self, *, prefix: str = "", count: int) -> Sequence[OpenProposal]:
+        found = await self._all(
+            "select p.pending_id, p.run_id, p.kind, p.arguments_hash, p.expires_at"
+            " from remit_proposal p join remit_run r using(run_id)"
+            " where p.pending_id >= ? and substr(p.pending_id, 1, ?) = ? and not p.used"
+            " and r.status != 'ended' order by p.pending_id limit ?",
+            prefix,
+            len(prefix),
+            prefix,
+            count,
+        )
+        return [
+            OpenProposal(pending_id, run_id, kind, shown, datetime.fromisoformat(until))
+            for pending_id, run_id, kind, shown, until in found
+        ]
 
     async def renew(self, pending_id: str, token_hash: bytes) -> None:
         await self._do(lambda c: acts.renew(c, pending_id, token_hash))
