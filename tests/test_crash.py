@@ -553,7 +553,7 @@ def without_crash(shape: Shape, latency: float = 0.0) -> World:
 
     async def main() -> World:
         outcome = await shape.play(store, store.ledger)
-        return await World(outcome, store.inner, store.ledger, store.runs).read()
+        return await World(outcome, store.inner, store.ledger, store.opened).read()
 
     return run_virtual(main())
 
@@ -564,7 +564,7 @@ def resumed(shape: Shape, point: CrashPoint) -> World:
 
     async def main() -> World:
         outcome = await shape.play(again, point.ledger)
-        runs = tuple(dict.fromkeys((*point.runs, *again.runs)))
+        runs = tuple(dict.fromkeys((*point.runs, *again.opened)))
         return await World(outcome, point.store, point.ledger, runs).read()
 
     return run_virtual(main())
@@ -746,7 +746,7 @@ def test_a_second_crash_while_the_first_is_made_up_for_changes_nothing(name: str
             if not _crashes(lambda store: shape.play(store, store.ledger), again):
                 break
             again.ledger.closed = False
-            runs = tuple(dict.fromkeys((*store.runs, *again.runs)))
+            runs = tuple(dict.fromkeys((*store.opened, *again.opened)))
             point = CrashPoint(second, again.boundaries[-1], store.inner, runs, store.ledger)
             before = Before.read(point)
             world = resumed(shape, point)

@@ -56,7 +56,23 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
     """Created in this time; `until` is not in it."""
     before: str | None = None
-    """Only what stands behind the run of this id in the list: where the next page begins."""
+    """Only what stands behind the run of this id in the list: where the next page begins. Nothing, where there is
+    no such run."""
+
+    def fits(self, entry: RunEntry) -> bool:
+        """Whether a run is one of these, `before` aside."""
+        return (
+            (not self.statuses or entry.status in self.statuses)
+            and (not self.reasons or entry.reason in self.reasons)
+            and (self.remit is None or entry.remit == self.remit)
+            and (self.session is None or entry.session == self.session)
+            and self.tags.items() <= entry.tags.items()
+            and (self.parent is None or entry.parent == self.parent)
+            and not (self.roots and entry.parent is not None)
+            and entry.run_id.startswith(self.prefix)
+            and (self.since is None or entry.created_at >= self.since)
+            and (self.until is None or entry.created_at < self.until)
+        )
 
 
 class Directory(Protocol):

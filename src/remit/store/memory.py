@@ -8,9 +8,10 @@ first, artifacts (`shelf.py`) included; live and waiting ones are always kept, a
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from itertools import dropwhile, islice
 
 from remit.artifacts import Artifact
 from remit.canonical import encode
@@ -31,13 +32,19 @@ from remit.store.base import (
     StoredRow,
     wrong_kind,
 )
+from remit.store.directory import RunEntry, RunQuery
 from remit.store.proposals import OpenProposal
 from remit.store.shelf import Shelf
+from remit.store.watching import watched
 
 __all__ = ["KEEP_ENDED_BYTES", "MemoryStore"]
 
 KEEP_ENDED_BYTES = 16_000_000
 """Rows and artifacts of ended runs that are kept, in bytes."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(slots=True)
@@ -56,6 +63,26 @@ class _Record:
     epoch: int = 0
     owner: str | None = None
     size: int = 0
+    created_at: datetime = field(default_factory=_now)
+    ended_at: datetime | None = None
+
+    @property
+    def entry(self) -> RunEntry:
+        """What the list of runs says of it."""
+        return RunEntry(
+            run_id=self.run.run_id,
+            remit=self.run.remit,
+            status=self.status,
+            reason=self.reason,
+            parent=self.run.parent,
+            session=self.run.session,
+            tags=self.run.tags,
+            owner=self.owner,
+            rows=len(self.rows),
+            created_at=self.created_at,
+            ended_at=self.ended_at,
+            erased_at=None,
+        )
 
     @property
     def newest(self) -> int:
@@ -157,6 +184,7 @@ class MemoryStore:
                 status = "running"
             record.status = status
             record.reason = reason
+            record.ended_at = _now() if status == "ended" else None
             lease.next_seq = len(record.rows)
             return Control(record.newest, status)
 
@@ -265,6 +293,19 @@ class MemoryStore:
             body = encode({"pending_id": pending_id})
             self._leave(self._record(proposal.run_id), "withdraw", body)
             return True
+
+    async def runs(self, query: RunQuery, *, count: int) -> Sequence[RunEntry]:
+        with self._lock:
+            newest = reversed(self._runs.values())
+            if query.before is not None:
+                newest = islice(
+                    dropwhile(lambda it: it.run.run_id != query.before, newest), 1, None
+                )
+            fitting = (entry for record in newest if query.fits(entry := record.entry))
+            return list(islice(fitting, count))
+
+    def watch(self, run_id: str, after: int = -1) -> AsyncIterator[StoredRow]:
+        return watched(self, run_id, after)
 
     def _record(self, run_id: str) -> _Record:
         record = self._runs.get(run_id)

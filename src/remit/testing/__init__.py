@@ -21,6 +21,7 @@ from remit.models.validator import (
     prefix_of,
     validate_request,
 )
+from remit.testing.conformance_directory import DirectoryConformance
 from remit.testing.conformance_journal import JournalConformance
 from remit.testing.conformance_model import ModelConformance
 from remit.testing.crash import CrashPoint, CrashStore, Ledger, crash_points
@@ -33,6 +34,7 @@ __all__ = [
     "CrashPoint",
     "CrashStore",
     "Deadlock",
+    "DirectoryConformance",
     "InvalidRequest",
     "JournalConformance",
     "Judge",

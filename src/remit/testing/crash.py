@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Never, TypeAlias, TypeVar
@@ -38,7 +38,9 @@ from remit.store.base import (
     RunStatus,
     StoredRow,
 )
+from remit.store.directory import RunEntry, RunQuery
 from remit.store.memory import MemoryStore
+from remit.store.watching import watched
 from remit.testing.loop import VirtualLoop
 
 __all__ = ["CrashPoint", "CrashStore", "Ledger", "Scenario", "crash_points"]
@@ -204,8 +206,14 @@ class CrashStore:
     async def withdraw(self, pending_id: str) -> bool:
         return await self._commit(Commit("withdraw", ""), lambda: self.inner.withdraw(pending_id))
 
+    async def runs(self, query: RunQuery, *, count: int) -> Sequence[RunEntry]:
+        return await self._look(lambda: self.inner.runs(query, count=count))
+
+    def watch(self, run_id: str, after: int = -1) -> AsyncIterator[StoredRow]:
+        return watched(self, run_id, after)
+
     @property
-    def runs(self) -> tuple[str, ...]:
+    def opened(self) -> tuple[str, ...]:
         """The ids of all runs, in the order in which they were opened."""
         return tuple(dict.fromkeys(c.run_id for c in self.commits if c.what == "create"))
 
@@ -271,7 +279,7 @@ def crash_points(scenario: Scenario, *, latency: float = 0.0) -> Iterator[CrashP
         if not _crashes(scenario, store):
             return
         store.ledger.closed = False
-        yield CrashPoint(at, store.boundaries[-1], store.inner, store.runs, store.ledger)
+        yield CrashPoint(at, store.boundaries[-1], store.inner, store.opened, store.ledger)
         at += 1
 
 

@@ -16,7 +16,7 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -40,12 +40,14 @@ from remit.store.base import (
     StoredRow,
 )
 from remit.store.chain import START, Chain
+from remit.store.directory import RunEntry, RunQuery
 from remit.store.proposals import OpenProposal
-from remit.store.sqlite import acts
+from remit.store.sqlite import acts, directory
 from remit.store.sqlite.files import INLINE_BYTES, Files
 from remit.store.sqlite.liveness import Presence, is_gone
 from remit.store.sqlite.schema import check, migrate
 from remit.store.sqlite.writer import Writer
+from remit.store.watching import watched
 
 __all__ = ["LEASE_SECONDS", "SqliteStore"]
 
@@ -237,6 +239,14 @@ class SqliteStore:
 
     async def withdraw(self, pending_id: str) -> bool:
         return await self._do(lambda c: acts.withdraw(c, pending_id))
+
+    # Finding
+
+    async def runs(self, query: RunQuery, *, count: int) -> Sequence[RunEntry]:
+        return await self._read(lambda c: directory.runs(c, query, count))
+
+    def watch(self, run_id: str, after: int = -1) -> AsyncIterator[StoredRow]:
+        return watched(self, run_id, after)
 
     # Opening
 

@@ -1,0 +1,78 @@
+"""What a store in SQLite tells of many runs: one query, the newest first."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from remit.store.directory import RunEntry, RunQuery
+
+__all__ = ["runs"]
+
+_COLUMNS = "run_id, remit, status, reason, parent, session, tags, owner, next_seq, created_at, ended_at, erased_at"
+
+
+def runs(connection: sqlite3.Connection, query: RunQuery, count: int) -> Sequence[RunEntry]:
+    """The newest `count` runs that fit."""
+    conditions, values = _conditions(query)
+    where = f"where {' and '.join(conditions)}" if conditions else ""
+    found = connection.execute(
+        f"select {_COLUMNS} from remit_run r {where} order by created_at desc, run_id desc limit ?",  # noqa: S608 - every part is ours, values are bound
+        (*values, count),
+    )
+    return [_entry(row) for row in found]
+
+
+def _conditions(query: RunQuery) -> tuple[list[str], list[Any]]:
+    """What a run must fit, and the values to bind: a line for each thing that can be asked for."""
+    reach = "(select created_at, run_id from remit_run where run_id = ?)"
+    tagged = "exists(select 1 from json_each(r.tags) where key = ? and value = ?)"
+    prefix = query.prefix
+    asked: list[tuple[str, Sequence[Any] | None]] = [
+        (f"status in ({_marks(query.statuses)})", sorted(query.statuses) or None),
+        (f"reason in ({_marks(query.reasons)})", sorted(query.reasons) or None),
+        ("remit = ?", _given(query.remit)),
+        ("session = ?", _given(query.session)),
+        *((tagged, tag) for tag in query.tags.items()),
+        ("parent = ?", _given(query.parent)),
+        ("parent is null", () if query.roots else None),
+        ("substr(run_id, 1, ?) = ?", (len(prefix), prefix) if prefix else None),
+        ("created_at >= ?", _given(query.since and query.since.timestamp())),
+        ("created_at < ?", _given(query.until and query.until.timestamp())),
+        (f"(created_at, run_id) < {reach}", _given(query.before)),
+    ]
+    conditions = [condition for condition, values in asked if values is not None]
+    return conditions, [value for _, values in asked if values is not None for value in values]
+
+
+def _given(value: object) -> tuple[object] | None:
+    return None if value is None else (value,)
+
+
+def _marks(values: Iterable[object]) -> str:
+    return ", ".join("?" for _ in values)
+
+
+def _entry(row: tuple[Any, ...]) -> RunEntry:
+    run_id, remit, status, reason, parent, session, tags, owner, rows, created, ended, erased = row
+    return RunEntry(
+        run_id=run_id,
+        remit=remit,
+        status=status,
+        reason=reason,
+        parent=parent,
+        session=session,
+        tags=json.loads(tags),
+        owner=owner,
+        rows=rows,
+        created_at=_time(created),
+        ended_at=None if ended is None else _time(ended),
+        erased_at=None if erased is None else _time(erased),
+    )
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
