@@ -461,7 +461,7 @@ class Disk(MemoryStore):
         self._commits_first = bool(scenario.seed % 2)
         self.crashed = asyncio.Event()
         self.failed = False
-        self._estate = self._runs, self._proposals, self._by_token
+        self._estate = self._runs, self._proposals, self._by_token, self._sessions
 
     async def append(
         self,
@@ -500,15 +500,15 @@ class Disk(MemoryStore):
 
     async def _die(self) -> None:
         """The process is gone: of what it does from here on nothing is written."""
-        self._estate = self._runs, self._proposals, self._by_token
-        self._runs, self._proposals, self._by_token = {}, {}, {}
+        self._estate = self._runs, self._proposals, self._by_token, self._sessions
+        self._runs, self._proposals, self._by_token, self._sessions = {}, {}, {}, {}
         self.crashed.set()
         await asyncio.get_running_loop().create_future()
 
     def inherit(self, dead: Disk) -> None:
         """Take over what was committed."""
         self._crash_at = self._fails_at = None
-        self._runs, self._proposals, self._by_token = dead._estate
+        self._runs, self._proposals, self._by_token, self._sessions = dead._estate
         self._shelf = dead._shelf
         for record in self._runs.values():
             record.owner = None

@@ -22,10 +22,10 @@ import msgspec
 from remit.canonical import encode
 from remit.config import Config, call_with
 from remit.current import Frame
-from remit.errors import ConfigurationError, RunBusy
+from remit.errors import ConfigurationError, RemitError, RunBusy
 from remit.events import Listener
 from remit.hearing import attend
-from remit.inherited import Inherited, inherited
+from remit.inherited import inherited
 from remit.limits import Limits
 from remit.loop import execute
 from remit.messages import ResultContent
@@ -36,10 +36,11 @@ from remit.plan import ready_calls
 from remit.record import Record
 from remit.render import error_words
 from remit.report import read_state, stored_outcome
-from remit.rows import Activated, Opened, encode_row
+from remit.rows import Activated, Opened
 from remit.run import LIMIT_REASONS, Run
+from remit.sessions import Begun, GoneOn, begin, with_history
 from remit.state import RunState
-from remit.store.base import Held, Journal, NewRow, NewRun
+from remit.store.base import Held, Journal, Lease, NewRow, NewRun, Superseded
 from remit.transcript import Transcript
 from remit.withdraw import withdraw_left
 from remit.workers import Workers
@@ -85,6 +86,9 @@ class Request(msgspec.Struct, frozen=True):
     deps: Any
     limits: Limits
     tags: Mapping[str, str]
+    session: str | None = None
+    session_wait: float = 0.0
+    """Seconds for which another run of the session is waited for."""
     reserve: bool = False
     """Set the whole share of a child aside."""
 
@@ -142,51 +146,88 @@ async def start(config: Config, host: Host, request: Request) -> Activation:
     """
     _check_prices(config, request.limits, host.frame)
     check_ready(config.model)
-    spec_hash = _spec_hash(config.name, request.prompt)
+    spec_hash = _spec_hash(config.name, request.prompt, request.session)
     run_id = request.run_id or _new_id(config, host.frame, spec_hash)
-    history = await inherited(
-        request.history, reads=config.model.profile.reads, workers=host.workers
-    )
-    opened = _opened(config, host, request, history)
+    opened = _opened(config, host, request)
     new = NewRun(
         run_id,
         spec_hash,
-        NewRow(opened.kind, encode_row(opened)),
+        NewRow(opened.kind, b""),
         None if host.frame is None else host.frame.run_id,
         remit=config.name,
+        session=request.session,
         tags=request.tags,
-        artifacts=history.artifacts,
-        brought=history.digests,
     )
-    created = await host.store.create(new)
-    if created and request.history is not None:
-        await withdraw_left(host.store, request.history)
+    begun = await _begun(config, host, request, new, opened)
     pause = _FOLLOW_SECONDS
     while True:
         try:
-            return await _start_or_find(config, host, request, new, created=created)
+            return await _start_or_find(config, host, request, new, begun)
         except RunBusy:
             # Another process executes it: whoever starts it again waits for its end, or goes on with it where
             # that process dies (E8).
-            created = False
+            begun = Begun(created=False)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_FOLLOW_SECONDS)
+        except asyncio.CancelledError:
+            if begun.created and request.session is not None:
+                await _give_up(config, host, run_id)
+            raise
+
+
+async def _give_up(config: Config, host: Host, run_id: str) -> None:
+    """Whoever asked is gone before the run was under way: it is closed, so that it does not hold its session (K1)."""
+    if host.frame is not None and host.frame.detaching:
+        return  # the run around will ask for it again
+
+    async def close() -> None:
+        alone = Host(host.store, host.workers)
+        await (await cancel(config, alone, run_id)).task
+
+    closing = asyncio.get_running_loop().create_task(close())
+    with contextlib.suppress(
+        asyncio.CancelledError, RemitError
+    ):  # it stays to be resumed or cancelled
+        await asyncio.shield(closing)
+
+
+async def _begun(
+    config: Config, host: Host, request: Request, new: NewRun, opened: Opened
+) -> Begun:
+    """Create the run, or find that its id exists. Errors: `ConfigurationError`, `SessionBusy`."""
+    reads, workers = config.model.profile.reads, host.workers
+    if request.session is not None:
+        return await begin(
+            host.store, new, opened, wait=request.session_wait, reads=reads, workers=workers
+        )
+    history = await inherited(request.history, reads=reads, workers=workers)
+    created = await host.store.create(with_history(new, opened, history)) is True
+    if created and request.history is not None:
+        await withdraw_left(host.store, request.history)
+    return Begun(created)
 
 
 async def _start_or_find(
-    config: Config, host: Host, request: Request, new: NewRun, *, created: bool
+    config: Config, host: Host, request: Request, new: NewRun, begun: Begun
 ) -> Activation:
     """Begin the run that was created, or go on with the one that has its id. Errors: as `start`; `RunBusy`."""
     deps, reserve = request.deps, request.reserve
-    if created:
+    if begun.created:
         return await _activate(
-            config, host, new.run_id, deps, limits=None, again=False, reserve=reserve
+            config,
+            host,
+            new.run_id,
+            deps,
+            limits=None,
+            again=False,
+            reserve=reserve,
+            before=begun.before,
         )
     info = await host.store.info(new.run_id)
     if info is None or info.spec_hash != new.spec_hash:
         raise ConfigurationError(
-            f"run_id {new.run_id!r} already stands for another prompt or remit; choose another id, or leave it "
-            "out to get a fresh one"
+            f"run_id {new.run_id!r} already stands for another prompt, session or remit; choose another id, or "
+            "leave it out to get a fresh one"
         )
     return await resume(config, host, new.run_id, deps, limits=None, reopen=False, reserve=reserve)
 
@@ -221,18 +262,30 @@ async def resume(
             return await resume(
                 config, host, run_id, deps, limits=limits, reopen=reopen, reserve=reserve
             )
-        if host.frame is not None:  # its spend may be news to the accounts above
-            host.frame.adopt(
-                run_id,
-                config.name,
-                state.limits,
-                state.own,
-                state.bill,
-                ours=state.opened.caller == host.frame.caller,
-            )
-        return _over(await stored_outcome(host.store, state, config.output))
+        return await _as_it_stands(config, host, state)
     check_ready(config.model)
-    return await _activate(config, host, run_id, deps, limits=limits, again=True, reserve=reserve)
+    try:
+        return await _activate(
+            config, host, run_id, deps, limits=limits, again=True, reserve=reserve
+        )
+    except GoneOn:
+        if limits is not None or reopen:
+            raise
+        return await _as_it_stands(config, host, state)
+
+
+async def _as_it_stands(config: Config, host: Host, state: RunState) -> Activation:
+    """Nothing goes on: the outcome that is stored."""
+    if host.frame is not None:  # its spend may be news to the accounts above
+        host.frame.adopt(
+            state.run_id,
+            config.name,
+            state.limits,
+            state.own,
+            state.bill,
+            ours=state.opened.caller == host.frame.caller,
+        )
+    return _over(await stored_outcome(host.store, state, config.output))
 
 
 async def _is_under_way(store: Journal, state: RunState) -> bool:
@@ -246,7 +299,8 @@ async def _is_under_way(store: Journal, state: RunState) -> bool:
     lease = await store.acquire(state.run_id, OWNER)
     if isinstance(lease, Held):
         raise RunBusy(state.run_id, lease.owner)
-    await store.release(lease)
+    if isinstance(lease, Lease):
+        await store.release(lease)
     return True
 
 
@@ -309,7 +363,10 @@ async def _cancel_here(config: Config, host: Host, run_id: str) -> Activation:
     state = await _known_state(host.store, run_id)
     if state.ended is not None:
         return _over(await stored_outcome(host.store, state, config.output))
-    return await _activate(config, host, run_id, None, limits=None, again=True, halted=True)
+    try:
+        return await _activate(config, host, run_id, None, limits=None, again=True, halted=True)
+    except GoneOn:  # it ended in the meantime
+        return await _cancel_here(config, host, run_id)
 
 
 async def _known_state(store: Journal, run_id: str) -> RunState:
@@ -329,13 +386,19 @@ async def _activate(
     again: bool,
     halted: bool = False,
     reserve: bool = False,
+    before: Transcript | None = None,
 ) -> Activation:
-    """Become the writer of a run and drive it in a task of its own; `halted`: only to its end."""
+    """Become the writer of a run and drive it in a task of its own; `halted`: only to its end.
+
+    `before` is what it goes on from, where that was read already. Errors: `RunBusy`, `GoneOn`, `JournalError`.
+    """
     lease = await host.store.acquire(run_id, OWNER)
     if isinstance(lease, Held):
         raise RunBusy(run_id, lease.owner)
+    if isinstance(lease, Superseded):
+        raise GoneOn(run_id, lease)
     try:
-        state = await read_state(host.store, run_id)
+        state = await read_state(host.store, run_id, before=before)
     except BaseException:  # a cancellation too: nobody would give the lease back
         await host.store.release(lease)
         raise
@@ -444,19 +507,19 @@ def _check_prices(config: Config, limits: Limits, frame: Frame | None) -> None:
         )
 
 
-def _opened(config: Config, host: Host, request: Request, history: Inherited) -> Opened:
+def _opened(config: Config, host: Host, request: Request) -> Opened:
     above = () if host.frame is None else host.frame.names
     return Opened(
         remit=config.name,
         prompt=request.prompt,
-        history=history.messages,
+        history=(),
         limits=request.limits,
         instructions=_instructions(config, request.deps),
         path=(*above, config.name),
         tags=dict(request.tags),
         at=config.now().isoformat(),
         caller=None if host.frame is None else host.frame.caller,
-        breaks=history.breaks,
+        session=request.session,
     )
 
 
@@ -479,8 +542,11 @@ def _instructions(config: Config, deps: Any) -> str:
     return text
 
 
-def _spec_hash(name: str, prompt: Sequence[ResultContent]) -> bytes:
-    return hashlib.sha256(encode([name, [block.to_json() for block in prompt]])).digest()
+def _spec_hash(name: str, prompt: Sequence[ResultContent], session: str | None) -> bytes:
+    asked: list[Any] = [name, [block.to_json() for block in prompt]]
+    if session is not None:
+        asked.append(session)
+    return hashlib.sha256(encode(asked)).digest()
 
 
 def _new_id(config: Config, frame: Frame | None, spec_hash: bytes) -> str:

@@ -8,6 +8,7 @@ called here. Tools and limits check themselves.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, cast
 
@@ -24,6 +25,7 @@ __all__ = [
     "check_name",
     "check_options",
     "check_parts",
+    "check_session",
     "check_tags",
 ]
 
@@ -144,6 +146,22 @@ def check_name(what: str, name: object) -> None:
     _refuse_unless(
         isinstance(name, str) and 0 < len(name) <= _MAX_NAME_CHARS and name.isprintable(),
         f"{what}= is a text of 1 to {_MAX_NAME_CHARS} printable characters",
+    )
+
+
+def check_session(session: object, wait: object, history: object) -> None:
+    """A conversation that is kept in the store. Errors: `ConfigurationError`."""
+    if session is None:
+        _refuse_unless(
+            wait is None, "session_wait= says how long to wait for a session: give session="
+        )
+        return
+    check_name("session", session)
+    _refuse_unless(history is None, "give history= or session=, not both: a session keeps its own")
+    _refuse_unless(
+        wait is None
+        or (isinstance(wait, int | float) and not isinstance(wait, bool) and 0 <= wait < math.inf),
+        "session_wait= is a number of seconds, 0 or more",
     )
 
 

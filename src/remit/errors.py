@@ -122,12 +122,40 @@ class RunBusy(RemitError):
 
 
 class SessionBusy(RemitError):
-    """Another run holds the session."""
+    """Another run holds the session: a conversation has one writer at a time."""
 
-    def __init__(self, session: str, run_id: str) -> None:
-        super().__init__(f"session {session!r} is held by run {run_id!r}")
+    def __init__(
+        self,
+        session: str,
+        run_id: str,
+        *,
+        owner: str | None = None,
+        waits: bool = False,
+        pendings: tuple[str, ...] = (),
+    ) -> None:
+        """`owner` executes the run; None: nobody does. `waits`: it waits for somebody, `pendings` are the ids of what."""
+        super().__init__(
+            f"session {session!r} is held by run {run_id!r}, which "
+            f"{_what_holds_it(owner, waits=waits, pendings=pendings)}"
+        )
         self.session = session
         self.run_id = run_id
+        self.owner = owner
+        self.status: Literal["running", "waiting", "broken_off"] = (
+            "running" if owner is not None else "waiting" if waits else "broken_off"
+        )
+        """`broken_off`: whoever executed it detached or died, and nobody has gone on with it yet."""
+        self.pendings = pendings
+
+
+def _what_holds_it(owner: str | None, *, waits: bool, pendings: tuple[str, ...]) -> str:
+    if owner is not None:
+        return (
+            f"is executed by {owner}: try again later, or say how long to wait with session_wait="
+        )
+    if waits:
+        return f"waits for {', '.join(pendings) or 'somebody'}: decide that and resume the run, or cancel it"
+    return "nobody executes: resume it, or cancel it"
 
 
 class DecisionError(RemitError):

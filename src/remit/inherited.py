@@ -33,6 +33,8 @@ class Inherited(msgspec.Struct, frozen=True):
     """What the messages name and another run has stored."""
     breaks: tuple[Break, ...] = ()
     """Where the messages are others than those that were said."""
+    reworded: bool = False
+    """This run's model does not read all of what was said: the messages are not the history's."""
 
 
 async def inherited(history: Transcript | None, *, reads: Reads, workers: Workers) -> Inherited:
@@ -42,12 +44,13 @@ async def inherited(history: Transcript | None, *, reads: Reads, workers: Worker
     said = messages = tuple(history.closed())
     made, breaks = list[Artifact](), history.breaks
     digests = tuple([each.removeprefix(HANDLE_PREFIX) for each in history.artifacts])
-    if unread(messages, reads):
+    reworded = unread(messages, reads)
+    if reworded:
         messages, made = await _aside(workers, lambda: reread(said, reads))
         pairs = enumerate(zip(said, messages, strict=True))
         first = next((at for at, (old, new) in pairs if old != new), len(said))
         breaks = (*breaks, Break(first, len(messages)))
-    return Inherited(messages, tuple(made), digests, breaks)
+    return Inherited(messages, tuple(made), digests, breaks, reworded)
 
 
 async def _aside(workers: Workers, work: Callable[[], T]) -> T:

@@ -89,6 +89,7 @@ def _tell_start(run: Run) -> None:
                 "model": run.config.model.name,
                 "limits": run.state.limits.to_json(),
                 "steps": run.state.steps,
+                "session": run.state.opened.session,
             },
         )
 

@@ -74,6 +74,9 @@ class Outcome(Generic[Out_co]):
     """How often what was sent was changed after all, so that the cached prefix was lost, by cause; `elision`:
     old results gave way to notes and handles; `media`: another model went on, which does not read what they held."""
 
+    session: str | None = None
+    """The conversation that the run is a part of."""
+
     def __repr__(self) -> str:
         said = f": {preview(self.text)}" if self.text.strip() else ""
         return f"<Outcome {self.run_id} {self.reason.value}{said}>"

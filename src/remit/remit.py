@@ -22,7 +22,14 @@ from remit import activation
 from remit.activation import Activation, Host, Request
 from remit.artifacts import Artifact, digest_of
 from remit.canonical import json_text
-from remit.checks import check_model, check_name, check_options, check_parts, check_tags
+from remit.checks import (
+    check_model,
+    check_name,
+    check_options,
+    check_parts,
+    check_session,
+    check_tags,
+)
 from remit.config import GRACE_SECONDS, Config, Instructions, Note, StopWhen, shown_tools
 from remit.current import CURRENT, Frame
 from remit.errors import ConfigurationError, DecisionError
@@ -259,6 +266,8 @@ class Remit(Generic[Deps, Out_co]):
         prompt: Prompt,
         *,
         history: Transcript | None = None,
+        session: str | None = None,
+        session_wait: float | None = None,
         run_id: str | None = None,
         deps: Deps | None = None,
         limits: Limits | None = None,
@@ -269,15 +278,18 @@ class Remit(Generic[Deps, Out_co]):
     ) -> Outcome[Out_co]:
         """Run the loop to an outcome.
 
-        `history` is a transcript to go on from. `run_id` makes the start idempotent: the same id and prompt
+        `history` is a transcript to go on from. `session` names a conversation whose history is kept in the store,
+        and which has one run at a time: another one is waited for up to `session_wait` seconds. `run_id` makes the start idempotent: the same id and prompt
         again attach to the live run, resume a dead one, or return the stored outcome. `limits` narrow those
         of this remit. Inside a tool body the run is a child of that call, unless `detached`.
-        Errors: `ConfigurationError` and `RunBusy`, before anything is sent; then only cancellation, after
+        Errors: `ConfigurationError` and `SessionBusy`, before anything is sent; then only cancellation, after
         the run was closed and its end journaled.
         """
         started = await self._start(
             prompt,
             history=history,
+            session=session,
+            session_wait=session_wait,
             run_id=run_id,
             deps=deps,
             limits=limits,
@@ -294,6 +306,8 @@ class Remit(Generic[Deps, Out_co]):
         prompt: Prompt,
         *,
         history: Transcript | None = None,
+        session: str | None = None,
+        session_wait: float | None = None,
         run_id: str | None = None,
         deps: Deps | None = None,
         limits: Limits | None = None,
@@ -311,6 +325,8 @@ class Remit(Generic[Deps, Out_co]):
         started = await self._start(
             prompt,
             history=history,
+            session=session,
+            session_wait=session_wait,
             run_id=run_id,
             deps=deps,
             limits=limits,
@@ -328,6 +344,8 @@ class Remit(Generic[Deps, Out_co]):
         prompt: Prompt,
         *,
         history: Transcript | None = None,
+        session: str | None = None,
+        session_wait: float | None = None,
         run_id: str | None = None,
         deps: Deps | None = None,
         limits: Limits | None = None,
@@ -341,6 +359,8 @@ class Remit(Generic[Deps, Out_co]):
             self.run(
                 prompt,
                 history=history,
+                session=session,
+                session_wait=session_wait,
                 run_id=run_id,
                 deps=deps,
                 limits=limits,
@@ -570,6 +590,8 @@ class Remit(Generic[Deps, Out_co]):
         prompt: Prompt,
         *,
         history: Transcript | None = None,
+        session: str | None = None,
+        session_wait: float | None = None,
         run_id: str | None = None,
         deps: Any = None,
         limits: Limits | None = None,
@@ -601,9 +623,12 @@ class Remit(Generic[Deps, Out_co]):
             raise ConfigurationError(
                 "history= takes a Transcript: an outcome's, or Transcript.load(...) of what is stored"
             )
+        check_session(session, session_wait, history)
         request = Request(
             prompt=content_of(prompt),
             history=history,
+            session=session,
+            session_wait=session_wait or 0.0,
             run_id=run_id,
             deps=deps,
             limits=self.limits if limits is None else self.limits.narrowed(limits),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,26 +12,58 @@ from remit.amounts import Spend, Totals
 from remit.artifacts import HANDLE_PREFIX
 from remit.dispatch.outside import left_open
 from remit.dispatch.person import pending_of
+from remit.errors import JournalError
 from remit.messages import Status, Text
 from remit.outcome import Outcome, Reason
 from remit.pending import Pending
-from remit.rows import decode_row
+from remit.rows import Opened, Row, decode_row
 from remit.slots import Slot
 from remit.state import RunState, tools_own
 from remit.store.base import Journal
 from remit.store.filling import fill
 from remit.tools import BadArguments
+from remit.transcript import Transcript
 
 if TYPE_CHECKING:
     from remit.tools.output import OutputSpec
 
-__all__ = ["handed_in", "outcome_of", "pendings_of", "read_state", "stored_outcome"]
+__all__ = ["handed_in", "outcome_of", "pendings_of", "read_state", "said", "stored_outcome"]
 
 
-async def read_state(store: Journal, run_id: str) -> RunState:
-    """Rebuild a state from its rows. Errors: `JournalError`."""
+async def read_state(store: Journal, run_id: str, *, before: Transcript | None = None) -> RunState:
+    """Rebuild a state from its rows, and those of the runs of its session that it goes on from.
+
+    `before` is what it goes on from, where that is known; it is the state's own from now on.
+    Errors: `JournalError`.
+    """
+    chain = {run_id: await _read_rows(store, run_id)}
+    while before is None and (earlier := _goes_on_from(chain[run_id])) is not None:
+        if earlier in chain:
+            raise JournalError(f"run {run_id!r} goes on from itself")
+        chain[earlier] = await _read_rows(store, earlier)
+        run_id = earlier
+    run_id, rows = chain.popitem()
+    state = RunState(run_id, rows, before)
+    while chain:
+        await asyncio.sleep(0)  # a conversation may be long, and the event loop is not ours alone
+        run_id, rows = chain.popitem()
+        state = RunState(run_id, rows, said(state))
+    return state
+
+
+def said(state: RunState) -> Transcript:
+    """The closed transcript of a run that has ended, for the next of its session. The state is not used any more."""
+    return state.transcript.closed() if state.transcript.owed else state.transcript
+
+
+async def _read_rows(store: Journal, run_id: str) -> list[Row]:
     rows = [decode_row(row.kind, row.body) for row in await store.read(run_id)]
-    return RunState(run_id, [await fill(store, run_id, row) for row in rows])
+    return [await fill(store, run_id, row) for row in rows]
+
+
+def _goes_on_from(rows: Sequence[Row]) -> str | None:
+    first = rows[0] if rows else None
+    return first.after if isinstance(first, Opened) else None
 
 
 def outcome_of(
@@ -64,6 +98,7 @@ def outcome_of(
         error=error,
         steps=state.steps,
         prefix_breaks=state.breaks.copy(),
+        session=state.opened.session,
     )
 
 

@@ -103,6 +103,10 @@ class Opened(_Recorded, frozen=True):
     """The call around, whose account bears what this run spends; None for a root."""
     breaks: tuple[Break, ...] = ()
     """Those of the history."""
+    session: str | None = None
+    """The conversation that it is a part of."""
+    after: str | None = None
+    """The run of the session whose closed transcript it goes on from, in place of `history`."""
 
 
 class Asked(_Recorded, frozen=True):

@@ -226,8 +226,12 @@ class CallState:
 class RunState:
     """Everything that counts about a run."""
 
-    def __init__(self, run_id: str, rows: Iterable[Row] = ()) -> None:  # noqa: PLR0915 - a statement for each thing that counts
+    def __init__(  # noqa: PLR0915 - a statement for each thing that counts
+        self, run_id: str, rows: Iterable[Row] = (), before: Transcript | None = None
+    ) -> None:
+        """`before` is what a run goes on from whose first row only names it. It is this run's own from now on."""
         self.run_id = run_id
+        self._before = before
         self.rows = 0
         """How many were applied."""
         self.transcript = Transcript()
@@ -495,9 +499,17 @@ class RunState:
     def _open(self, row: Opened) -> None:
         self._opened = row
         self._limits = row.limits
-        self.transcript = Transcript(row.history, row.breaks)
+        self.transcript = self._history(row)
         self.transcript.mark_sent()
         self.transcript.say(*row.prompt)
+
+    def _history(self, row: Opened) -> Transcript:
+        if row.after is None:
+            return Transcript(row.history, row.breaks)
+        before, self._before = self._before, None
+        if before is None:
+            raise JournalError(f"run {self.run_id!r} goes on from {row.after!r}, which is not here")
+        return before
 
     def _activated(self, row: Activated) -> None:
         if row.limits != self._limits:  # what is left is another thing now (L6)

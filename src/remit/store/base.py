@@ -26,13 +26,16 @@ __all__ = [
     "NewProposal",
     "NewRow",
     "NewRun",
+    "NotNext",
     "PostKind",
     "Posted",
+    "Predecessor",
     "ProposalInfo",
     "RunInfo",
     "RunStatus",
     "Shared",
     "StoredRow",
+    "Superseded",
     "wrong_kind",
 ]
 
@@ -56,6 +59,14 @@ class StoredRow(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
+class Predecessor(msgspec.Struct, frozen=True):
+    """A run of a session, as it was read."""
+
+    run_id: str
+    rows: int
+    """How many it had: one that was taken up again has more."""
+
+
 class NewRun(msgspec.Struct, frozen=True):
     """A run on its way in."""
 
@@ -68,7 +79,9 @@ class NewRun(msgspec.Struct, frozen=True):
     remit: str = ""
     """The name of the remit it belongs to."""
     session: str | None = None
-    """The conversation it is a part of."""
+    """The conversation it is a part of. It is created as the next of its runs, or not at all."""
+    after: Predecessor | None = None
+    """The newest run of the session, as whoever creates this one has read it; None: the session has none."""
     tags: Mapping[str, str] = {}
     artifacts: tuple[Artifact, ...] = ()
     """What its history holds and no run has kept yet."""
@@ -114,6 +127,31 @@ class Held(msgspec.Struct, frozen=True):
     owner: str
 
 
+class Superseded(msgspec.Struct, frozen=True):
+    """The run has ended, and its session has gone on from it: it stays as it ended."""
+
+    run_id: str
+    """The run that came next."""
+
+
+class NotNext(msgspec.Struct, frozen=True):
+    """A new run cannot be the next of its session: the newest one is another than was read, or goes on yet."""
+
+    newest: Predecessor | None
+    """None where the session has no run any more."""
+    status: RunStatus = "ended"
+    """Of the newest run, and so below."""
+    owner: str | None = None
+    """Who executes it; None where nobody alive does."""
+    erased: bool = False
+    """What was said in it is gone."""
+
+    @property
+    def is_free(self) -> bool:
+        """Nobody is at it: whoever reads what is new may go on."""
+        return self.status == "ended" and self.owner is None
+
+
 class Control(msgspec.Struct, frozen=True):
     """What outsiders want of the run, told with every append."""
 
@@ -150,16 +188,24 @@ class RunInfo(msgspec.Struct, frozen=True):
 class Journal(Protocol):
     """Rows, artifacts, leases, proposals and posts of all runs of one store."""
 
-    async def create(self, run: NewRun) -> bool:
-        """Open a run with its first row. False, and nothing changed, where the id exists."""
+    async def create(self, run: NewRun) -> bool | NotNext:
+        """Open a run with its first row. False, and nothing changed, where the id exists.
+
+        A run of a session is the next one of it if the newest has ended, nobody holds its lease, and it is the
+        one in `after`, with as many rows; the first, if there is none. Else `NotNext`, and nothing changed. What may be read
+        in the newest run may be in this one, too, where both are inside no other.
+        """
         ...
 
     async def info(self, run_id: str) -> RunInfo | None:
         """What is known of a run; None where there is none."""
         ...
 
-    async def acquire(self, run_id: str, owner: str) -> Lease | Held:
-        """Become the writer of a run, if nobody else is. Errors: `JournalError` for an unknown run."""
+    async def acquire(self, run_id: str, owner: str) -> Lease | Held | Superseded:
+        """Become the writer of a run, if nobody else is and no session has gone on from it.
+
+        Errors: `JournalError` for an unknown run.
+        """
         ...
 
     async def read(self, run_id: str, after: int = -1) -> Sequence[StoredRow]:

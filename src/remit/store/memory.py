@@ -3,12 +3,13 @@
 It keeps bytes, never objects, so that what a run reads back is what was written. Safe over threads:
 every method is short and holds one lock. Ended runs are kept up to a number of bytes, oldest dropped
 first, artifacts (`shelf.py`) included; live and waiting ones are always kept, and so is what ran inside of them.
+The runs of a session go together, once the newest of them is the oldest.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import dropwhile, islice
@@ -24,12 +25,15 @@ from remit.store.base import (
     NewProposal,
     NewRow,
     NewRun,
+    NotNext,
     Posted,
     PostKind,
+    Predecessor,
     ProposalInfo,
     RunInfo,
     RunStatus,
     StoredRow,
+    Superseded,
     wrong_kind,
 )
 from remit.store.directory import RunEntry, RunQuery
@@ -107,18 +111,28 @@ class MemoryStore:
         self._runs: dict[str, _Record] = {}
         self._proposals: dict[str, _Proposal] = {}
         self._by_token: dict[bytes, str] = {}
+        self._sessions: dict[str, list[str]] = {}
+        """The runs of each, in their order."""
         self._ended: dict[str, int] = {}
         """Bytes of each ended run, oldest first."""
         self._ended_bytes = 0
         """Of their rows."""
         self._shelf = Shelf()
 
-    async def create(self, run: NewRun) -> bool:
+    async def create(self, run: NewRun) -> bool | NotNext:
         with self._lock:
             if run.run_id in self._runs:
                 return False
+            newest = self._newest(run.session)
+            refused = _not_next(run, newest)
+            if refused is not None:
+                return refused
             above = self._runs.get(run.parent or "")
+            if above is None and newest is not None and newest.run.parent is None:
+                above = newest  # a conversation shares its artifacts
             root = run.run_id if above is None else above.root
+            if run.session is not None:
+                self._sessions.setdefault(run.session, []).append(run.run_id)
             record = _Record(run, root, [StoredRow(0, run.opened.kind, run.opened.body)])
             record.size = len(run.opened.body)
             self._runs[run.run_id] = record
@@ -142,11 +156,15 @@ class MemoryStore:
                 rows=len(record.rows),
             )
 
-    async def acquire(self, run_id: str, owner: str) -> Lease | Held:
+    async def acquire(self, run_id: str, owner: str) -> Lease | Held | Superseded:
         with self._lock:
             record = self._record(run_id)
             if record.owner is not None:
                 return Held(record.owner)
+            if record.run.session is not None:
+                runs = self._sessions[record.run.session]
+                if runs[-1] != run_id:
+                    return Superseded(runs[runs.index(run_id) + 1])
             record.owner = owner
             record.epoch += 1
             self._no_longer_ended(run_id)
@@ -347,16 +365,37 @@ class MemoryStore:
         self._ended_bytes += record.size
         self._shelf.rest(record.root)
         while self._ended_bytes + self._shelf.idle_bytes > self._keep and len(self._ended) > 1:
-            oldest = next((each for each in self._ended if not self._is_needed(each)), run_id)
-            if oldest == run_id:
+            together = next(self._droppable(run_id), None)
+            if together is None:
                 return
-            self._ended_bytes -= self._ended.pop(oldest)
-            dropped = self._runs.pop(oldest)
-            self._shelf.leave(dropped.root)
-            for pending_id in dropped.proposals:
-                proposal = self._proposals.pop(pending_id, None)
-                if proposal is not None:
-                    self._forget_token(proposal)
+            for each in together:
+                self._drop(each)
+
+    def _droppable(self, newest: str) -> Iterator[Sequence[str]]:
+        """The runs that can go, oldest first; those of a session together, or the rest could not be read."""
+        kept = self._runs[newest].run.session
+        for run_id in self._ended:
+            session = self._runs[run_id].run.session
+            together = (run_id,) if session is None else tuple(self._sessions[session])
+            if run_id == newest or (session is not None and session == kept):
+                continue
+            if all(each in self._ended and not self._is_needed(each) for each in together):
+                yield together
+
+    def _drop(self, run_id: str) -> None:
+        self._ended_bytes -= self._ended.pop(run_id)
+        dropped = self._runs.pop(run_id)
+        if dropped.run.session is not None:
+            self._sessions.pop(dropped.run.session, None)
+        self._shelf.leave(dropped.root)
+        for pending_id in dropped.proposals:
+            proposal = self._proposals.pop(pending_id, None)
+            if proposal is not None:
+                self._forget_token(proposal)
+
+    def _newest(self, session: str | None) -> _Record | None:
+        runs = () if session is None else self._sessions.get(session, ())
+        return self._runs[runs[-1]] if runs else None
 
     def _is_needed(self, run_id: str) -> bool:
         """The run around goes on yet: entered again, its call must find what ran inside (E1)."""
@@ -372,3 +411,12 @@ class MemoryStore:
         if size is not None:
             self._ended_bytes -= size
             self._shelf.wake(self._runs[run_id].root)
+
+
+def _not_next(run: NewRun, newest: _Record | None) -> NotNext | None:
+    """Why a run is not the next one after this of its session; None where it is."""
+    if newest is None:
+        return None if run.after is None else NotNext(None)
+    last = Predecessor(newest.run.run_id, len(newest.rows))
+    found = NotNext(last, newest.status, newest.owner)
+    return None if found.is_free and run.after == last else found

@@ -31,12 +31,14 @@ from remit.store.base import (
     NewProposal,
     NewRow,
     NewRun,
+    NotNext,
     Posted,
     PostKind,
     ProposalInfo,
     RunInfo,
     RunStatus,
     StoredRow,
+    Superseded,
 )
 from remit.store.directory import RunEntry, RunQuery
 from remit.store.memory import MemoryStore
@@ -107,14 +109,14 @@ class CrashStore:
     frozen: bool = field(default=False, init=False)
     _leases: list[Lease] = field(default_factory=list[Lease], init=False)
 
-    async def create(self, run: NewRun) -> bool:
+    async def create(self, run: NewRun) -> bool | NotNext:
         commit = Commit("create", run.run_id, (run.opened,))
         return await self._commit(commit, lambda: self.inner.create(run))
 
     async def info(self, run_id: str) -> RunInfo | None:
         return await self._look(lambda: self.inner.info(run_id))
 
-    async def acquire(self, run_id: str, owner: str) -> Lease | Held:
+    async def acquire(self, run_id: str, owner: str) -> Lease | Held | Superseded:
         lease = await self._look(lambda: self.inner.acquire(run_id, owner))
         if isinstance(lease, Lease):
             self._leases.append(lease)

@@ -26,8 +26,11 @@ from remit.store.base import (
     NewProposal,
     NewRow,
     NewRun,
+    NotNext,
     PostKind,
+    Predecessor,
     RunStatus,
+    Superseded,
     wrong_kind,
 )
 from remit.store.chain import SALT_BYTES, START, Chain
@@ -45,17 +48,29 @@ __all__ = [
 ]
 
 
-def create(connection: sqlite3.Connection, chain: Chain, run: NewRun) -> bool:
-    """Open a run. False where the id exists."""
+def create(
+    connection: sqlite3.Connection,
+    chain: Chain,
+    run: NewRun,
+    lives: Callable[[str], bool],
+) -> bool | NotNext:
+    """Open a run. False where the id exists. `lives` tells of a worker whether it is alive."""
     known = connection.execute("select 1 from remit_run where run_id = ?", (run.run_id,))
     if known.fetchone() is not None:
         return False
+    root, place = run.run_id, None
+    if run.session is not None:
+        newest = _newest(connection, run.session, lives)
+        if newest.found.newest != run.after or not newest.found.is_free:
+            return newest.found
+        root, place = newest.root or root, newest.place + 1
     above = connection.execute("select root from remit_run where run_id = ?", (run.parent,))
-    (root,) = above.fetchone() or (run.run_id,)
+    (root,) = above.fetchone() or (root,)
     head = _write(connection, chain, run.run_id, (run.opened,), head=START, seq=0, epoch=0)
     connection.execute(
         "insert into remit_run(run_id, spec_hash, parent, root, status, epoch, next_seq, head, inbox_max,"
-        " taken, created_at, remit, session, tags) values (?, ?, ?, ?, 'ready', 0, 1, ?, 0, 0, ?, ?, ?, ?)",
+        " taken, created_at, remit, session, session_at, tags)"
+        " values (?, ?, ?, ?, 'ready', 0, 1, ?, 0, 0, ?, ?, ?, ?, ?)",
         (
             run.run_id,
             run.spec_hash,
@@ -65,6 +80,7 @@ def create(connection: sqlite3.Connection, chain: Chain, run: NewRun) -> bool:
             time.time(),
             run.remit,
             run.session,
+            place,
             json_text(dict(run.tags)),
         ),
     )
@@ -81,13 +97,25 @@ def acquire(
     run_id: str,
     owner: str,
     worker: str,
-    is_alive: Callable[[str], bool],
-) -> Lease | Held:
-    """Become the writer of a run. `is_alive` tells of another worker whether it is."""
-    found = _run(connection, run_id, "status, owner, worker, epoch, next_seq, taken, inbox_max")
-    status, held_by, holder, epoch, next_seq, taken, inbox_max = found
-    if holder is not None and (holder == worker or is_alive(holder)):
+    lives: Callable[[str], bool],
+) -> Lease | Held | Superseded:
+    """Become the writer of a run. `lives` tells of a worker whether it is alive."""
+    found = _run(
+        connection,
+        run_id,
+        "status, owner, worker, epoch, next_seq, taken, inbox_max, session, session_at",
+    )
+    status, held_by, holder, epoch, next_seq, taken, inbox_max, session, place = found
+    if holder is not None and lives(holder):
         return Held(held_by)
+    if session is not None and status == "ended":
+        newer = connection.execute(
+            "select run_id from remit_run where session = ? and session_at > ?"
+            " order by session_at limit 1",
+            (session, place),
+        ).fetchone()
+        if newer is not None:
+            return Superseded(*newer)
     connection.execute(
         "update remit_run set owner = ?, worker = ?, epoch = ?, status = ? where run_id = ?",
         (owner, worker, epoch + 1, status if status == "ended" else "running", run_id),
@@ -229,6 +257,32 @@ def withdraw(connection: sqlite3.Connection, pending_id: str) -> bool:
     for (run_id,) in found:
         post(connection, run_id, "withdraw", encode({"pending_id": pending_id}))
     return bool(found)
+
+
+class _Newest(msgspec.Struct, frozen=True):
+    """The newest run of a session."""
+
+    found: NotNext
+    """What there is to say to whoever takes it for another."""
+    place: int = -1
+    """Its place in the session; -1 where there is none."""
+    root: str | None = None
+    """Of the tree whose artifacts the next run shares; None where it is inside another's."""
+
+
+def _newest(connection: sqlite3.Connection, session: str, lives: Callable[[str], bool]) -> _Newest:
+    found = connection.execute(
+        "select run_id, next_seq, status, owner, worker, erased_at, session_at, root, parent"
+        " from remit_run where session = ? order by session_at desc limit 1",
+        (session,),
+    ).fetchone()
+    if found is None:
+        return _Newest(NotNext(None))
+    run_id, rows, status, owner, worker, erased_at, place, root, parent = found
+    if worker is None or not lives(worker):
+        owner = None
+    newest = NotNext(Predecessor(run_id, rows), status, owner, erased=erased_at is not None)
+    return _Newest(newest, place, root if parent is None else None)
 
 
 class _Open(msgspec.Struct, frozen=True):

@@ -32,12 +32,14 @@ from remit.store.base import (
     NewProposal,
     NewRow,
     NewRun,
+    NotNext,
     Posted,
     PostKind,
     ProposalInfo,
     RunInfo,
     RunStatus,
     StoredRow,
+    Superseded,
 )
 from remit.store.chain import START, Chain
 from remit.store.directory import RunEntry, RunQuery
@@ -95,9 +97,12 @@ class SqliteStore:
 
     # Runs
 
-    async def create(self, run: NewRun) -> bool:
+    async def create(self, run: NewRun) -> bool | NotNext:
         await self._write_files(run.artifacts)
-        return await self._do(lambda c: acts.create(c, self._chain, run))
+        opening = self._open()
+        return await self._do(
+            lambda c: acts.create(c, self._chain, run, lambda w: opening.lives(c, w))
+        )
 
     async def info(self, run_id: str) -> RunInfo | None:
         found = await self._one(
@@ -110,7 +115,7 @@ class SqliteStore:
         spec_hash, status, owner, parent, unread, rows = found
         return RunInfo(run_id, spec_hash, status, owner, parent, unread=bool(unread), rows=rows)
 
-    async def acquire(self, run_id: str, owner: str) -> Lease | Held:
+    async def acquire(self, run_id: str, owner: str) -> Lease | Held | Superseded:
         opening = self._open()
         return await self._do(
             lambda c: acts.acquire(c, run_id, owner, opening.worker, lambda w: opening.lives(c, w))
@@ -334,7 +339,9 @@ class _Opening:
         self._presence.leave()
 
     def lives(self, connection: sqlite3.Connection, worker: str) -> bool:
-        """Whether another worker is alive."""
+        """Whether a worker is alive, this one or another."""
+        if worker == self.worker:
+            return True
         found = connection.execute(
             "select beat_at from remit_worker where worker = ?", (worker,)
         ).fetchone()

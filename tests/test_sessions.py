@@ -1,0 +1,792 @@
+"""Conversations that a store keeps: one run at a time, each going on from the one before it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import remit as remit_package
+from loop_rig import LIMITS, desk, model_of, results, rows
+from remit import (
+    Call,
+    ConfigurationError,
+    Limits,
+    Media,
+    Message,
+    Outcome,
+    Reason,
+    Remit,
+    SessionBusy,
+    ToolUse,
+    Transcript,
+    tool,
+)
+from remit.messages import Status
+from remit.models.scripted import DEMO_PROFILE, ScriptedModel, Step
+from remit.rows import Opened
+from remit.store.base import Journal
+from remit.store.memory import MemoryStore
+from remit.store.sqlite import SqliteStore
+from remit.testing import CrashStore, crash_points, prefix_of, run_virtual
+
+T = TypeVar("T")
+
+HERE = str(Path(remit_package.__file__).parent.parent)
+"""Where the package is that is tested here."""
+TIGHT = Limits(steps=1, tokens=20_000_000, seconds=3_600)
+
+
+@dataclass
+class Place:
+    """A store, and the event loop on which it is used."""
+
+    store: Journal
+    run: Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param == "memory":
+        yield Place(MemoryStore(), run_virtual)
+        return
+    store = SqliteStore(tmp_path / "runs.db")
+    yield Place(store, asyncio.run)
+    store.close()
+
+
+@tool(effect="read")
+async def look(x: str) -> str:
+    """Looks."""
+    await asyncio.sleep(0)
+    return f"saw {x}"
+
+
+@tool(effect="confirm")
+async def pay(x: str) -> str:
+    """Pays."""
+    return f"paid {x}"
+
+
+@tool(effect="read")
+async def dump() -> str:
+    """Returns more than a result shows."""
+    return "line of the dump\n" * 5_000
+
+
+def echo(transcript: Transcript, _: Any) -> Any:
+    """Looks once at what was said last, then says so."""
+    last = transcript[-1]
+    return f"done with {last.tool_results[0].text}" if last.tool_results else call(last.text)
+
+
+def call(x: str) -> Any:
+    return ("look", {"x": x})
+
+
+def clerk(store: Journal, script: Any = echo, **options: Any) -> Remit[Any]:
+    return desk(script, options.pop("tools", [look, pay, dump]), store=store, **options)
+
+
+def asked(transcript: Transcript) -> list[str]:
+    """What the user said, in order."""
+    return [
+        message.text
+        for message in transcript
+        if message.role == "user" and not message.tool_results
+    ]
+
+
+def is_serial(transcript: Transcript) -> bool:
+    """Every prompt is followed by its own turn of the script, and nothing else stands between."""
+    turns = [transcript[at : at + 4] for at in range(0, len(transcript), 4)]
+    return all(
+        len(turn) == 4
+        and turn[1].tool_uses[0].parsed() == {"x": turn[0].text}
+        and turn[2].tool_results[0].text == f"saw {turn[0].text}"
+        and turn[3].text == f"done with saw {turn[0].text}"
+        for turn in turns
+    )
+
+
+# --- one conversation ----------------------------------------------------------------------------
+
+
+def test_a_run_goes_on_from_the_newest_run_of_its_session(place: Place) -> None:
+    """case 28, X1: what was sent for the one is the beginning of what is sent for the next; others know nothing of it."""
+
+    async def main() -> None:
+        remit = clerk(place.store)
+        first = await remit.run("a", session="s")
+        second = await remit.run("b", session="s")
+        other = await remit.run("c", session="t")
+        third = await remit.run("d", session="s")
+        assert asked(third.transcript) == ["a", "b", "d"]
+        assert (asked(other.transcript), other.session) == (["c"], "t")
+        assert third.transcript[: len(second.transcript)] == second.transcript[:]
+        assert second.transcript[: len(first.transcript)] == first.transcript[:]
+        assert is_serial(third.transcript)
+        requests = [r.messages for r in model_of(remit).requests if r.messages[0].text == "a"]
+        assert len(requests) == 6
+        for one, next_one in pairwise(requests):
+            assert prefix_of(one, next_one)
+        assert await remit.outcome(third.run_id) == third
+        assert await remit.resume(second.run_id) == second
+
+    place.run(main())
+
+
+def test_a_conversation_is_stored_once(place: Place) -> None:
+    """J1: the bytes of a run do not grow with what was said before it."""
+
+    async def main() -> None:
+        remit = clerk(place.store)
+        outcomes = [await remit.run("the same " * 200, session="s") for _ in range(12)]
+        stored = [await place.store.read(outcome.run_id) for outcome in outcomes]
+        sizes = [sum(len(row.body) for row in each) for each in stored]
+        assert len(outcomes[-1].transcript) == 48
+        assert max(sizes[1:]) - min(sizes[1:]) < 200, sizes
+        assert sizes[-1] - sizes[0] < 200, "and the first has nothing before it"
+
+    place.run(main())
+
+
+def test_a_long_conversation_is_read_at_the_cost_of_what_it_holds() -> None:
+    """J1: every run of a session is read once, however many follow on one another."""
+
+    class Counting(MemoryStore):
+        reads = 0
+
+        async def read(self, run_id: str, after: int = -1) -> Any:
+            self.reads += 1
+            return await super().read(run_id, after)
+
+    async def main() -> None:
+        store = Counting()
+        remit = clerk(store, lambda _t, _r: "yes")
+        outcome = await remit.run("0", session="s")
+        for n in range(1, 400):
+            store.reads = 0
+            outcome = await remit.run(str(n), session="s")
+            assert store.reads <= n + 1, "what went before is read once"
+        assert asked(outcome.transcript) == [str(n) for n in range(400)]
+        store.reads = 0
+        assert await remit.outcome(outcome.run_id) == outcome
+        assert store.reads == 400
+
+    run_virtual(main())
+
+
+def test_ids_are_unique_over_all_runs_of_a_session(place: Place) -> None:
+    """T3: a model that begins to count anew with every run is renamed, the same way after a restart."""
+
+    def says(transcript: Transcript, _: Any) -> Any:
+        if transcript[-1].tool_results:
+            return "done"
+        return Message("assistant", (ToolUse("call_0", "look", '{"x":"a"}'),))
+
+    async def main() -> None:
+        remit = clerk(place.store, says)
+        [*_, outcome] = [await remit.run("go", session="s") for _ in range(3)]
+        ids = [result.tool_use_id for result in results(outcome)]
+        assert len(set(ids)) == 3
+        assert ids[0] == "call_0"
+        assert await remit.outcome(outcome.run_id) == outcome
+
+    place.run(main())
+
+
+def test_a_doubt_of_an_earlier_run_is_resolved_by_the_repeat_in_a_later_one(place: Place) -> None:
+    """E4: the next equal call of the conversation runs under the key of the one whose outcome is unknown."""
+    keys: list[str] = []
+
+    @tool(effect="idempotent", resource=(), timeout=0.1)
+    async def ship(call: Call[Any]) -> str:
+        """Ships."""
+        keys.append(call.key)
+        if len(keys) == 1:
+            raise TimeoutError
+        return "shipped"
+
+    def says(transcript: Transcript, _: Any) -> Any:
+        return "done" if transcript[-1].tool_results else ("ship", {})
+
+    async def slow(call: Call[Any]) -> None:
+        await asyncio.sleep(10)
+
+    @tool(effect="idempotent", resource=(), timeout=0.1, name="ship")
+    async def hang(call: Call[Any]) -> str:
+        """Ships."""
+        keys.append(call.key)
+        await slow(call)
+        return "shipped"
+
+    async def main() -> None:
+        first = await clerk(place.store, says, tools=[hang]).run("go", session="s")
+        assert results(first)[0].status is Status.UNKNOWN
+        keys.append("between")
+        again = await clerk(place.store, says, tools=[ship]).run("again", session="s")
+        third = await clerk(place.store, says, tools=[ship]).run("more", session="s")
+        assert results(again)[-1].status is Status.OK
+        assert results(third)[-1].status is Status.OK
+        before, _, repeat, new = keys
+        assert before == repeat != new
+        assert not again.transcript.doubts
+
+    place.run(main())
+
+
+def test_what_was_too_long_to_show_can_be_read_in_every_later_run(place: Place) -> None:
+    """X2: a handle is good for the whole conversation, and for nobody else."""
+
+    def says(transcript: Transcript, _: Any) -> Any:
+        last = transcript[-1]
+        if last.tool_results:
+            return "done"
+        if last.text == "dump":
+            return ("dump", {})
+        handle = results(transcript)[0].artifacts[0]
+        return ("read_artifact", {"handle": handle, "offset": 70_000, "length": 100})
+
+    async def main() -> None:
+        remit = clerk(place.store, says)
+        await remit.run("dump", session="s")
+        await remit.run("page", session="s")
+        third = await remit.run("page", session="s")
+        assert [result.status for result in results(third)] == [Status.OK] * 3
+        handle = results(third)[0].artifacts[0]
+        whole = await remit.artifact(handle, run_id=third.run_id)
+        assert len(whole.data) == 85_000
+        other = await remit.run("x", session="t", model=ScriptedModel(["hello"]))
+        with pytest.raises(ConfigurationError):
+            await remit.artifact(handle, run_id=other.run_id)
+
+    place.run(main())
+
+
+def test_what_the_next_model_does_not_read_is_put_into_words_once(place: Place) -> None:
+    """X3: pictures give way to notes where a model goes on that does not read them, and stay notes in the session."""
+
+    @tool(effect="read")
+    async def picture() -> Media:
+        """Draws."""
+        return Media("image/png", b"\x89PNG" + bytes(500))
+
+    def says(transcript: Transcript, _: Any) -> Any:
+        return "done" if results(transcript) else ("picture", {})
+
+    async def main() -> None:
+        seeing, blind = [
+            ScriptedModel(says, profile=replace(DEMO_PROFILE, media=media))
+            for media in (("image/png",), ())
+        ]
+        remit = clerk(place.store, tools=[picture])
+        first = await remit.run("draw", session="s", model=seeing)
+        assert isinstance(results(first)[0].content[-1], Media)
+        firsts: list[Opened] = []
+        for _ in range(2):
+            outcome = await remit.run("and?", session="s", model=blind)
+            assert not [b for r in results(outcome) for b in r.content if isinstance(b, Media)]
+            opened = (await rows(remit, outcome.run_id))[0]
+            assert isinstance(opened, Opened)
+            firsts.append(opened)
+            assert await remit.outcome(outcome.run_id) == outcome
+        assert [(bool(each.history), bool(each.after)) for each in firsts] == [
+            (True, False),
+            (False, True),
+        ]
+
+    place.run(main())
+
+
+# --- one writer ----------------------------------------------------------------------------------
+
+
+def test_a_session_that_a_run_is_at_refuses_another_and_names_it(place: Place) -> None:
+    """case 28: nothing of the second run is stored, and nothing of it is sent."""
+
+    async def main() -> None:
+        remit = clerk(place.store)
+        async with remit.stream("a", session="s", run_id="one") as live:
+            with pytest.raises(SessionBusy, match=r"'one'.*session_wait") as caught:
+                await remit.run("b", session="s", run_id="two")
+            assert await remit.run("c", session="t")
+        assert (caught.value.session, caught.value.run_id) == ("s", "one")
+        assert caught.value.status == "running"
+        assert caught.value.owner is not None
+        assert await place.store.info("two") is None
+        assert live.outcome.reason is Reason.COMPLETED
+        after = await remit.run("b", session="s", run_id="two")
+        assert asked(after.transcript) == ["a", "b"]
+
+    place.run(main())
+
+
+def test_a_waiting_run_holds_its_session_and_the_refusal_says_what_it_waits_for(
+    place: Place,
+) -> None:
+    """case 28, E6: whoever is refused knows what to decide; then the session goes on from the true result."""
+
+    def says(transcript: Transcript, _: Any) -> Any:
+        return "done" if transcript[-1].tool_results else ("pay", {"x": "a"})
+
+    async def main() -> None:
+        remit = clerk(place.store, says)
+        waiting = await remit.run("pay", session="s", run_id="one")
+        [pending] = waiting.pending
+        with pytest.raises(SessionBusy, match=pending.id) as caught:
+            await remit.run("b", session="s")
+        assert (caught.value.status, caught.value.pendings) == ("waiting", (pending.id,))
+        await remit.decide(pending.token, approve=True, by="dana")
+        await remit.resume("one")
+        outcome = await remit.run("b", session="s", model=ScriptedModel(["ok"]))
+        assert [result.text for result in results(outcome)] == ["paid a"]
+
+    place.run(main())
+
+
+def test_a_run_that_was_broken_off_holds_its_session_until_it_is_resumed_or_cancelled(
+    place: Place,
+) -> None:
+    """case 28, J3: nothing goes on from half a turn."""
+
+    async def main() -> None:
+        remit = clerk(place.store, tools=[look])
+        async with remit.stream("a", session="s", run_id="one") as live:
+            await live.detach()
+        with pytest.raises(SessionBusy, match="resume it, or cancel it") as caught:
+            await remit.run("b", session="s")
+        assert (caught.value.status, caught.value.owner) == ("broken_off", None)
+        await remit.cancel("one")
+        outcome = await remit.run("b", session="s")
+        assert asked(outcome.transcript) == ["a", "b"]
+
+    place.run(main())
+
+
+def test_who_waits_for_a_session_gets_it_when_it_is_free() -> None:
+    """case 28: the second run goes on from the first, whenever that ends."""
+
+    async def main() -> None:
+        remit = clerk(MemoryStore(), ScriptedModel(echo, record=True, latency=20))
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(remit.run("a", session="s"))
+            await asyncio.sleep(1)
+            second = group.create_task(remit.run("b", session="s", session_wait=60))
+        assert asked(first.result().transcript) == ["a"]
+        assert asked(second.result().transcript) == ["a", "b"]
+        assert is_serial(second.result().transcript)
+        assert asyncio.get_running_loop().time() < 82, "it noticed soon after the end"
+
+    run_virtual(main())
+
+
+def test_who_waits_for_a_session_waits_no_longer_than_was_said() -> None:
+    """case 28: the wait is counted from the start, however often somebody else was first."""
+
+    async def main() -> None:
+        clock = asyncio.get_running_loop().time
+        remit = clerk(MemoryStore(), ScriptedModel(echo, latency=1_000))
+        holder = asyncio.create_task(remit.run("a", session="s"))
+        await asyncio.sleep(1)
+        for wait in (0, 0.5, 7.25):
+            begun = clock()
+            with pytest.raises(SessionBusy):
+                await remit.run("b", session="s", session_wait=wait)
+            assert clock() - begun == pytest.approx(wait)
+        holder.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await holder
+        begun = clock()
+        await remit.run("b", session="s", session_wait=50, model=ScriptedModel(echo))
+        assert clock() - begun < 1
+
+    run_virtual(main())
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 3), st.floats(0, 2)), min_size=2, max_size=8),
+    st.booleans(),
+)
+def test_however_many_run_at_once_the_history_is_that_of_one_after_the_other(
+    plans: list[tuple[float, float]], waits: bool
+) -> None:
+    """case 28, T1: of any number of concurrent runs each is whole in the transcript, or refused and not there at all."""
+
+    async def main() -> None:
+        remit = clerk(CrashStore(latency=0.01))
+
+        async def one(n: int) -> Outcome[Any] | None:
+            delay, latency = plans[n]
+            await asyncio.sleep(delay)
+            model = ScriptedModel(echo, latency=latency)
+            try:
+                return await remit.run(
+                    f"p{n}", session="s", session_wait=600 if waits else None, model=model
+                )
+            except SessionBusy:
+                return None
+
+        outcomes = await asyncio.gather(*[one(n) for n in range(len(plans))])
+        done = [outcome for outcome in outcomes if outcome is not None]
+        last = max(done, key=lambda outcome: len(outcome.transcript))
+        assert is_serial(last.transcript)
+        prompts = [f"p{n}" for n, outcome in enumerate(outcomes) if outcome is not None]
+        assert sorted(asked(last.transcript)) == sorted(prompts)
+        assert len(done) == len(plans) or not waits
+        for outcome in done:
+            assert outcome.transcript[:] == last.transcript[: len(outcome.transcript)]
+
+    run_virtual(main())
+
+
+# --- starting again ------------------------------------------------------------------------------
+
+
+def test_the_same_start_again_is_the_same_run_however_far_the_session_has_gone(
+    place: Place,
+) -> None:
+    """E8: an id finds its run before anybody asks whether the session is free."""
+
+    async def main() -> None:
+        remit = clerk(place.store)
+        first = await remit.run("a", session="s", run_id="one")
+        await remit.run("b", session="s", run_id="two")
+        assert await remit.run("a", session="s", run_id="one") == first
+        async with remit.stream("c", session="s", run_id="three") as live:
+            assert await remit.run("a", session="s", run_id="one") == first
+            attached = await remit.run("c", session="s", run_id="three")
+        assert attached == live.outcome
+        assert asked(attached.transcript) == ["a", "b", "c"]
+
+    place.run(main())
+
+
+@pytest.mark.parametrize(("first", "second"), [("s", "t"), ("s", None), (None, "s")])
+def test_an_id_of_one_session_is_refused_in_another(
+    place: Place, first: str | None, second: str | None
+) -> None:
+    """E8: the session is a part of what was asked for."""
+
+    async def main() -> None:
+        remit = clerk(place.store)
+        await remit.run("a", session=first, run_id="one")
+        with pytest.raises(ConfigurationError, match="session"):
+            await remit.run("a", session=second, run_id="one")
+
+    place.run(main())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"session": "s", "history": Transcript()},
+        {"session": ""},
+        {"session": 7},
+        {"session_wait": 3},
+        {"session": "s", "session_wait": -1},
+        {"session": "s", "session_wait": float("nan")},
+        {"session": "s", "session_wait": float("inf")},
+        {"session": "s", "session_wait": True},
+    ],
+    ids=str,
+)
+def test_a_wrong_session_is_refused_before_anything_is_stored(wrong: dict[str, Any]) -> None:
+    """case 28: `history` with `session` is no conversation, and a wait has an end."""
+
+    async def main() -> None:
+        remit = clerk(MemoryStore())
+        with pytest.raises(ConfigurationError, match="session"):
+            await remit.run("a", run_id="one", **wrong)
+        assert await remit.store.info("one") is None
+
+    run_virtual(main())
+
+
+# --- no forks ------------------------------------------------------------------------------------
+
+
+def test_a_run_that_the_session_has_gone_on_from_stays_as_it_ended(place: Place) -> None:
+    """case 28, J3: to reopen it would leave the session with two histories."""
+
+    async def main() -> None:
+        remit = clerk(place.store)
+        limited = await remit.run("a", session="s", limits=TIGHT, run_id="limited")
+        assert limited.reason is Reason.STEP_BUDGET
+        async with remit.stream("b", session="s", run_id="cancelled") as live:
+            await live.cancel()
+        await remit.run("c", session="s", run_id="newest")
+        before = [len(await rows(remit, name)) for name in ("limited", "cancelled")]
+        with pytest.raises(ConfigurationError, match="'cancelled'"):
+            await remit.resume("limited", limits=LIMITS)
+        with pytest.raises(ConfigurationError, match="new run of the session"):
+            await remit.resume("cancelled", reopen=True)
+        assert await remit.resume("limited") == limited
+        assert (await remit.resume("cancelled")).reason is Reason.CANCELLED
+        assert [len(await rows(remit, name)) for name in ("limited", "cancelled")] == before
+        info = await place.store.info("limited")
+        assert info is not None
+        assert info.owner is None
+
+    place.run(main())
+
+
+def test_a_failed_run_that_the_session_has_gone_on_from_gives_its_stored_outcome(
+    place: Place,
+) -> None:
+    """J3, E8: what a resume would take up by itself is left alone once somebody went on."""
+
+    async def main() -> None:
+        broken = clerk(place.store, [Step(error=ValueError("no"))])
+        failed = await broken.run("a", session="s", run_id="one")
+        assert failed.reason in {Reason.MODEL_FAILED, Reason.INTERNAL_ERROR}
+        remit = clerk(place.store)
+        await remit.run("b", session="s")
+        assert await remit.resume("one") == failed
+        assert await remit.run("a", session="s", run_id="one") == failed
+
+    place.run(main())
+
+
+def test_the_newest_run_can_be_taken_up_again_and_holds_the_session_meanwhile(
+    place: Place,
+) -> None:
+    """case 28, L1: new totals let it go on, and the next run goes on from where it then ends."""
+    at_it, go_on = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read", eager=False)
+    async def hold() -> str:
+        """Waits."""
+        at_it.set()
+        await go_on.wait()
+        return "held"
+
+    def says(transcript: Transcript, _: Any) -> Any:
+        calls = len(results(transcript))
+        return [("look", {"x": "a"}), ("hold", {}), "done"][min(calls, 2)]
+
+    async def main() -> None:
+        remit = clerk(place.store, says, tools=[look, hold], hand_back=False)
+        await remit.run("a", session="s", limits=TIGHT, run_id="one")
+        resumed = asyncio.create_task(remit.resume("one", limits=LIMITS))
+        await at_it.wait()
+        with pytest.raises(SessionBusy) as caught:
+            await remit.run("b", session="s")
+        assert (caught.value.run_id, caught.value.status) == ("one", "running")
+        go_on.set()
+        outcome = await resumed
+        after = await remit.run("c", session="s")
+        assert after.transcript[: len(outcome.transcript)] == outcome.transcript[:]
+        assert asked(after.transcript) == ["a", "c"]
+
+    place.run(main())
+
+
+# --- inside a call -------------------------------------------------------------------------------
+
+
+def test_a_run_inside_a_call_may_have_a_session_but_not_that_of_a_run_around(place: Place) -> None:
+    """case 28, K3: what would wait for itself is refused at once, however long it was to wait."""
+    told: list[str] = []
+
+    async def main() -> None:
+        inner = clerk(place.store, lambda _t, _r: "yes")
+
+        @tool(effect="read", eager=False, timeout=50)
+        async def ask(session: str) -> str:
+            """Asks another."""
+            try:
+                outcome = await inner.run("hello", session=session, session_wait=40)
+            except ConfigurationError as error:
+                told.append(str(error))
+                return "refused"
+            return f"{len(outcome.transcript)} messages"
+
+        def says(transcript: Transcript, _: Any) -> Any:
+            if transcript[-1].tool_results:
+                return "done"
+            return [("ask", {"session": "outer"}), ("ask", {"session": "inner"})]
+
+        outer = clerk(place.store, says, tools=[ask])
+        began = asyncio.get_running_loop().time()
+        for n in (1, 2):
+            outcome = await outer.run("go", session="outer")
+            assert [result.text for result in results(outcome)[-2:]] == [
+                "refused",
+                f"{2 * n} messages",
+            ]
+        assert len(told) == 2
+        assert "wait for itself" in told[0]
+        assert asyncio.get_running_loop().time() - began < 30
+
+    place.run(main())
+
+
+# --- what is kept --------------------------------------------------------------------------------
+
+
+def test_the_runs_of_a_session_are_dropped_together() -> None:
+    """J1: in memory a conversation is forgotten as a whole, oldest first, never the beginning of one that is kept."""
+
+    async def main() -> None:
+        store = MemoryStore(keep_ended_bytes=60_000)
+        remit = clerk(store, lambda _t, _r: "yes")
+        for n in range(3):
+            await remit.run("old " * 1_000, session="old", run_id=f"old{n}")
+        seen: list[int] = []
+        for n in range(12):
+            await remit.run("new " * 1_000, session="new", run_id=f"new{n}")
+            seen.append(sum([await store.info(f"old{m}") is not None for m in range(3)]))
+        assert sorted(set(seen)) == [0, 3], "all or none"
+        newest = await remit.outcome("new11")
+        assert len(asked(newest.transcript)) == 12, "what goes on is kept, however long"
+        await remit.run("other " * 10_000)
+        again = await remit.run("new", session="new")
+        assert asked(again.transcript) == ["new"], "and once forgotten it begins anew"
+
+    run_virtual(main())
+
+
+# --- crashes -------------------------------------------------------------------------------------
+
+
+def test_a_crash_at_any_point_leaves_a_session_that_goes_on() -> None:
+    """case 28, E8, T2: after every commit of a run, whoever starts it again and then the next ends with both in order."""
+
+    async def scenario(store: CrashStore) -> None:
+        remit = clerk(store)
+        await remit.run("a", session="s", run_id="one")
+        await remit.run("b", session="s", run_id="two")
+
+    points = 0
+    for point in crash_points(scenario):
+        points += 1
+
+        async def goes_on(store: MemoryStore = point.store) -> None:
+            remit = clerk(store)
+            await remit.run("a", session="s", run_id="one")
+            await remit.run("b", session="s", run_id="two")
+            last = await remit.run("c", session="s")
+            assert asked(last.transcript) == ["a", "b", "c"]
+            assert is_serial(last.transcript)
+
+        run_virtual(goes_on())
+    assert points > 8
+
+
+def test_a_run_that_is_cancelled_before_its_first_step_frees_its_session() -> None:
+    """K1, case 28: whoever gives up while a run is created leaves nothing behind that holds the session."""
+
+    class Slow(MemoryStore):
+        async def acquire(self, run_id: str, owner: str) -> Any:
+            await asyncio.sleep(0.1)
+            return await super().acquire(run_id, owner)
+
+        async def read(self, run_id: str, after: int = -1) -> Any:
+            await asyncio.sleep(0.1)
+            return await super().read(run_id, after)
+
+    async def main() -> None:
+        ends: set[tuple[str, ...]] = set()
+        for turns in range(12):
+            remit = clerk(Slow())
+            await remit.run("a", session="s")
+            task = asyncio.create_task(remit.run("b", session="s"))
+            await asyncio.sleep(0.05 * turns)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            after = await remit.run("c", session="s")
+            ends.add(tuple(asked(after.transcript)))
+        assert ends == {("a", "c"), ("a", "b", "c")}
+
+    run_virtual(main())
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+APP = '''
+import asyncio, sys, time
+from remit import Limits, Remit, SessionBusy, tool
+from remit.testing import ScriptedModel
+
+@tool(effect="idempotent", resource=())
+async def look(x: str) -> str:
+    """Looks."""
+    await asyncio.sleep(0.05)
+    return f"saw {x}"
+
+def echo(transcript, request):
+    last = transcript[-1]
+    return f"done with {last.tool_results[0].text}" if last.tool_results else ("look", {"x": last.text})
+
+desk = Remit(
+    name="desk",
+    model=ScriptedModel(echo),
+    tools=[look],
+    limits=Limits(steps=5, tokens=100_000, seconds=60),
+    store="sqlite:///runs.db",
+)
+
+async def main(prompt, at, wait):
+    time.sleep(max(0, float(at) - time.time()))
+    try:
+        outcome = await desk.run(prompt, session="s1", session_wait=float(wait))
+    except SessionBusy as busy:
+        return f"busy {busy.run_id}"
+    return f"{outcome.reason} {outcome.run_id}"
+
+print(asyncio.run(main(*sys.argv[1:])))
+'''
+
+
+@pytest.mark.parametrize("wait", [0, 30])
+def test_two_processes_on_one_session_are_one_after_the_other_or_one_is_refused(
+    tmp_path: Path, wait: int
+) -> None:
+    """case 28: started within five milliseconds of each other, on one file, with one call each."""
+    (tmp_path / "app.py").write_text(APP, "utf-8")
+    at = time.time() + 2
+    begun = [
+        subprocess.Popen(
+            [sys.executable, "app.py", prompt, str(at + 0.002 * n), str(wait)],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": HERE},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for n, prompt in enumerate("ab")
+    ]
+    told = [process.communicate(timeout=60)[0].split() for process in begun]
+    assert [process.returncode for process in begun] == [0, 0]
+    store = SqliteStore(tmp_path / "runs.db")
+
+    async def look_at_it() -> Transcript:
+        remit = clerk(store)
+        done = [run_id for reason, run_id in told if reason == "completed"]
+        assert all(run_id in done for reason, run_id in told if reason == "busy")
+        found = [(await remit.outcome(run_id)).transcript for run_id in done]
+        return max(found, key=len)
+
+    try:
+        transcript = asyncio.run(look_at_it())
+    finally:
+        store.close()
+    assert is_serial(transcript)
+    reasons = sorted(reason for reason, _ in told)
+    if wait:
+        assert reasons == ["completed", "completed"]
+    assert sorted(asked(transcript)) == ["a", "b"] if reasons[0] == "completed" else True
+    assert asked(transcript)[:2] in (["a", "b"], ["b", "a"], ["a"], ["b"])
