@@ -3,7 +3,7 @@
 It keeps bytes, never objects, so that what a run reads back is what was written. Safe over threads:
 every method is short and holds one lock. Ended runs are kept up to a number of bytes, oldest dropped
 first, artifacts (`shelf.py`) included; live and waiting ones are always kept, and so is what ran inside of them.
-The runs of a session go together, once the newest of them is the oldest.
+The runs of a session go together, when it is the turn of the newest.
 """
 
 from __future__ import annotations
@@ -377,7 +377,7 @@ class MemoryStore:
         for run_id in self._ended:
             session = self._runs[run_id].run.session
             together = (run_id,) if session is None else tuple(self._sessions[session])
-            if run_id == newest or (session is not None and session == kept):
+            if run_id != together[-1] or run_id == newest or (session and session == kept):
                 continue
             if all(each in self._ended and not self._is_needed(each) for each in together):
                 yield together
