@@ -22,6 +22,7 @@ from remit.store.chain import START, Chain
 from remit.store.names import store_named
 from remit.store.sqlite import SqliteStore
 from remit.store.sqlite.files import INLINE_BYTES
+from remit.store.sqlite.schema import VERSION, check, migrate
 from remit.testing import JournalConformance
 
 
@@ -429,3 +430,27 @@ def test_large_artifacts_are_files_and_small_ones_are_rows(
     file.unlink()
     with pytest.raises(JournalError, match="cannot be read"):
         asyncio.run(opened().artifact("r", large.digest))
+
+
+@pytest.mark.parametrize("statement", range(1, 5))
+def test_a_file_that_another_process_makes_a_store_meanwhile_is_taken_for_none_of_somebody_elses(
+    path: Path, statement: int
+) -> None:
+    """J2: it is looked at once, not piece by piece while it changes."""
+    ours, theirs = sqlite3.connect(path), sqlite3.connect(path, isolation_level=None)
+    seen = 0
+
+    def before_each(_: str) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == statement:
+            theirs.execute("begin immediate")
+            migrate(theirs)
+            theirs.execute("commit")
+
+    ours.set_trace_callback(before_each)
+    try:
+        assert check(ours) in {0, VERSION}
+    finally:
+        ours.close()
+        theirs.close()

@@ -162,9 +162,12 @@ def check(connection: sqlite3.Connection) -> int:
 
     Errors: `JournalError` for a file that is another program's or newer than this code.
     """
-    (found,) = connection.execute("pragma user_version").fetchone()
-    (application,) = connection.execute("pragma application_id").fetchone()
-    if application not in (0, APPLICATION_ID) or (not application and _has_tables(connection)):
+    # One statement, and so one view of the file: others may be making it a store at this very moment.
+    found, application, has_tables = connection.execute(
+        "select user_version, application_id, exists (select 1 from sqlite_schema)"
+        " from pragma_user_version, pragma_application_id"
+    ).fetchone()
+    if application not in (0, APPLICATION_ID) or (not application and has_tables):
         raise JournalError("the file is a database, but no store of remit's: name another file")
     if found > VERSION:
         raise JournalError(
@@ -183,7 +186,3 @@ def migrate(connection: sqlite3.Connection) -> None:
             connection.execute(statement)
     connection.execute(f"pragma application_id = {APPLICATION_ID}")
     connection.execute(f"pragma user_version = {VERSION}")
-
-
-def _has_tables(connection: sqlite3.Connection) -> bool:
-    return connection.execute("select 1 from sqlite_schema limit 1").fetchone() is not None
