@@ -1,0 +1,189 @@
+"""Processes that end in the middle of a run on a SQLite file, and others that go on: a program for tests.
+
+    python sqlite_crash_rig.py SHAPE FOLDER EVERY [OFFSET]
+
+It plays a shape of `crash_rig` in a process of its own that ends by `os._exit` at a boundary: before or after a
+commit, or around an effect. No `finally`, no `atexit` and no thread has any say then. Another process resumes on the
+same file, brings the run to its end and holds it against the run without a crash. Every EVERY-th boundary is played,
+from OFFSET on; each is a line of JSON on standard output.
+
+Time is virtual and the files are real: the event loop of the run stands still while the store commits on another. The
+processes are forked off a warm one, which never opens the store and has no thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Never, cast
+
+from crash_rig import SHAPES, Before, Shape, World, judge, without_crash
+from remit.store.memory import MemoryStore
+from remit.store.sqlite import SqliteStore
+from remit.testing import run_virtual
+from remit.testing.crash import CrashPoint, CrashStore, Ledger
+
+__all__ = ["AtOnce", "DyingStore", "FileLedger", "in_a_process"]
+
+DIED = 77
+"""The exit status of a process that came to its boundary."""
+
+
+class AtOnce:
+    """A store whose answers are there at once, as an event loop on virtual time wants them.
+
+    Whatever is asked is done on an event loop of its own, and the caller's stands still meanwhile.
+    """
+
+    def __init__(self, inner: SqliteStore) -> None:
+        self._inner = inner
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+
+    def __getattr__(self, name: str) -> Any:
+        act = getattr(self._inner, name)
+        if not inspect.iscoroutinefunction(act):
+            return act
+
+        async def asked(*arguments: Any, **named: Any) -> Any:
+            return asyncio.run_coroutine_threadsafe(act(*arguments, **named), self._loop).result()
+
+        return asked
+
+
+class Places:
+    """The boundaries that a process passes; at one of them it ends."""
+
+    def __init__(self, at: int, told: Path) -> None:
+        self._at = at
+        self._told = told
+        self._passed = -1
+
+    def __call__(self, what: str) -> None:
+        self._passed += 1
+        if self._passed == self._at:
+            self._told.write_text(what, "utf-8")
+            os._exit(DIED)
+
+
+class DyingStore(CrashStore):
+    """A `CrashStore` at whose boundary the process ends."""
+
+    def __init__(self, inner: AtOnce, ledger: Ledger, passes: Callable[[str], None]) -> None:
+        super().__init__(inner=cast("MemoryStore", inner), ledger=ledger)  # it answers as one does
+        self._passes = passes
+
+    async def _boundary(self, what: str) -> None:
+        self._passes(what)
+
+
+class FileLedger(Ledger):
+    """The downstream service is a file, one line for each call that reached it."""
+
+    def __init__(self, path: Path, passes: Callable[[str], None]) -> None:
+        super().__init__()
+        self._path = path
+        self._passes = passes
+        if path.exists():
+            for line in path.read_text("utf-8").splitlines():
+                key, value = json.loads(line)
+                super().done(key, value)
+
+    def done(self, key: str, value: Any = None) -> Any:
+        self._passes(f"before the effect {key}")
+        with self._path.open("ab", buffering=0) as file:
+            file.write(json.dumps([key, value]).encode() + b"\n")
+        first = super().done(key, value)
+        self._passes(f"after the effect {key}")
+        return first
+
+
+def in_a_process(act: Callable[[], object]) -> int:
+    """Do something in a process of its own, which ends without any farewell. Gives its exit status."""
+    process = os.fork()
+    if process:
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    try:
+        act()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def _nowhere(_what: str) -> None:
+    """Nothing ends here."""
+
+
+class Crash:
+    """One shape, one boundary, one file."""
+
+    def __init__(self, shape: Shape, reference: World, folder: Path, at: int) -> None:
+        self._shape = shape
+        self._reference = reference
+        self._folder = folder
+        self._at = at
+        folder.mkdir()
+
+    def play(self) -> str | None:
+        """Die and go on. Gives the boundary; None where the run ended before it came to it."""
+        told = self._folder / "died at"
+        died = in_a_process(lambda: self._run(Places(self._at, told)))
+        if died not in (0, DIED):
+            raise AssertionError(f"boundary {self._at} of the first process: it ended with {died}")
+        self._what = told.read_text("utf-8") if died else "the end"
+        if in_a_process(self._resume):
+            raise AssertionError(f"boundary {self._at}: {self._what}")
+        return self._what if died else None
+
+    def _run(self, passes: Callable[[str], None]) -> None:
+        ledger = FileLedger(self._folder / "ledger", passes)
+        store = DyingStore(AtOnce(SqliteStore(self._folder / "runs.db")), ledger, passes)
+        run_virtual(self._shape.play(store, ledger))
+
+    def _resume(self) -> Never:
+        ledger = FileLedger(self._folder / "ledger", _nowhere)
+        inner = AtOnce(SqliteStore(self._folder / "runs.db"))
+        store = DyingStore(inner, ledger, _nowhere)
+        standing = cast("MemoryStore", inner)
+        there = run_virtual(_there(inner, self._reference.runs))
+        point = CrashPoint(self._at, self._what, standing, there, ledger)
+        before = Before.read(point)
+
+        async def main() -> World:
+            outcome = await self._shape.play(store, ledger)
+            runs = tuple(dict.fromkeys((*there, *store.opened)))
+            return await World(outcome, standing, ledger, runs).read()
+
+        judge(self._shape, self._reference, point, before, run_virtual(main()))
+        os._exit(0)
+
+
+async def _there(store: AtOnce, runs: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the runs that are in the store."""
+    return tuple([run_id for run_id in runs if await store.info(run_id) is not None])
+
+
+def main(name: str, folder: str, every: str = "1", offset: str = "0") -> None:
+    shape = replace(SHAPES[name], wire="anthropic")
+    reference = without_crash(shape)
+    at, step = int(offset), int(every)
+    while True:
+        what = Crash(shape, reference, Path(folder) / str(at), at).play()
+        if what is None:
+            return
+        sys.stdout.write(f"{json.dumps(what)}\n")
+        sys.stdout.flush()
+        at += step
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

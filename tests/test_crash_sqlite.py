@@ -1,0 +1,53 @@
+"""Processes that end at every boundary of a run on a SQLite file, and others that go on with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crash_rig import SHAPES
+
+RIG = Path(__file__).with_name("sqlite_crash_rig.py")
+PLAYED_WHOLE = {
+    *("parallel effects", "serial by resource", "eager reads", "doubt", "retries"),
+    *("confirm by callback", "confirm by decision", "questions by supply", "handed out"),
+    *("child", "tree of depth three", "child that waits", "mixed"),
+}
+"""The shapes of which every boundary is played wherever the tests run; of the others every fourth, and all in CI."""
+
+
+def boundaries(name: str, folder: Path, *, every: int = 1, offset: int = 0) -> list[str]:
+    """Die at each boundary of a shape and have another process go on. Errors: what differs then."""
+    played = subprocess.run(
+        [sys.executable, RIG, name, folder, str(every), str(offset)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert played.returncode == 0, played.stderr
+    return [json.loads(line) for line in played.stdout.splitlines()]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_process_that_ends_anywhere_leaves_a_file_on_which_another_comes_to_the_same_end(
+    name: str, tmp_path: Path
+) -> None:
+    """E1, E2, E3, E6, J2, J3, T2, L3, case 30, case 34: the same effects, keys, words and spend."""
+    whole = name in PLAYED_WHOLE or bool(os.environ.get("CI"))
+    every = 1 if whole else 4
+    offset = 0 if whole else sorted(SHAPES).index(name) % every
+    passed = boundaries(name, tmp_path, every=every, offset=offset)
+    assert passed, "nobody died"
+    if whole:
+        assert passed[:2] == ["before create", "after create"]
+        entered = {what.split(" the effect ")[1] for what in passed if " the effect " in what}
+        assert all(
+            f"{side} the effect {key}" in passed for key in entered for side in ("before", "after")
+        )
