@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sqlite3
 import subprocess
 import sys
 import time
@@ -40,7 +41,7 @@ from remit.rows import Opened
 from remit.store.base import Journal
 from remit.store.memory import MemoryStore
 from remit.store.sqlite import SqliteStore
-from remit.testing import CrashStore, crash_points, prefix_of, run_virtual
+from remit.testing import CrashStore, SessionConformance, crash_points, prefix_of, run_virtual
 
 T = TypeVar("T")
 
@@ -119,6 +120,53 @@ def is_serial(transcript: Transcript) -> bool:
         and turn[3].text == f"done with saw {turn[0].text}"
         for turn in turns
     )
+
+
+class TestSessionsInMemory(SessionConformance):
+    """case 28: one run at a time, as the store keeps it."""
+
+    def make_journal(self) -> Journal:
+        return MemoryStore()
+
+
+class TestSessionsOverTime(SessionConformance):
+    """case 28: the same where every transaction takes its time."""
+
+    def make_journal(self) -> Journal:
+        return CrashStore(latency=0.1)
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        return run_virtual(main)
+
+
+class TestSessionsInFiles(SessionConformance):
+    """case 28: the same in SQLite."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> Iterator[None]:
+        self._path, self._stores = tmp_path, list[SqliteStore]()
+        yield
+        for store in self._stores:
+            store.close()
+
+    def make_journal(self) -> Journal:
+        store = SqliteStore(self._path / f"{len(self._stores)}.db")
+        self._stores.append(store)
+        return store
+
+
+def test_the_stores_keep_one_run_at_a_time(tmp_path: Path) -> None:
+    """case 28: what the shared suite says, under the promise that rests on it."""
+    files = TestSessionsInFiles()
+    files._path, files._stores = tmp_path, []
+    for suite in (TestSessionsInMemory(), files):
+        suite.test_a_run_that_has_not_ended_is_not_followed()
+        suite.test_a_run_whose_lease_is_held_is_not_followed_though_it_has_ended()
+        suite.test_a_run_that_was_taken_up_again_is_another_than_was_read()
+        suite.test_a_run_that_was_followed_is_not_acquired_any_more()
+        suite.test_of_many_that_would_be_next_at_once_one_is()
+    for store in files._stores:
+        store.close()
 
 
 # --- one conversation ----------------------------------------------------------------------------
@@ -632,6 +680,64 @@ def test_a_run_inside_a_call_may_have_a_session_but_not_that_of_a_run_around(pla
         assert asyncio.get_running_loop().time() - began < 30
 
     place.run(main())
+
+
+def test_what_a_run_inside_a_call_kept_can_be_read_in_the_next_of_its_session(place: Place) -> None:
+    """X2: a session goes from call to call, and its handles with it."""
+
+    def pages(transcript: Transcript, _: Any) -> Any:
+        if transcript[-1].tool_results:
+            return "done"
+        if not results(transcript):
+            return ("dump", {})
+        handle = results(transcript)[0].artifacts[0]
+        return ("read_artifact", {"handle": handle, "offset": 70_000, "length": 100})
+
+    async def main() -> None:
+        inner = clerk(place.store, pages)
+        seen: list[Outcome[Any]] = []
+
+        @tool(effect="read", eager=False)
+        async def ask() -> str:
+            """Asks another."""
+            seen.append(await inner.run("go", session="inner"))
+            return "asked"
+
+        def says(transcript: Transcript, _: Any) -> Any:
+            return "done" if transcript[-1].tool_results else ("ask", {})
+
+        outer = clerk(place.store, says, tools=[ask])
+        await outer.run("go")
+        await outer.run("go")
+        seen.append(await inner.run("go", session="inner"))
+        statuses = [[result.status for result in results(each)] for each in seen]
+        assert statuses == [[Status.OK] * n for n in (1, 2, 3)]
+
+    place.run(main())
+
+
+def test_who_holds_what_of_a_conversation_is_stored_once(tmp_path: Path) -> None:
+    """J1: the artifacts of a session are not entered anew for every run of it."""
+
+    def says(transcript: Transcript, _: Any) -> Any:
+        return "done" if transcript[-1].tool_results else ("dump_of", {"n": len(transcript)})
+
+    @tool(effect="read")
+    async def dump_of(n: int) -> str:
+        """Returns more than a result shows."""
+        return f"line {n} of the dump\n" * 5_000
+
+    async def main(store: SqliteStore) -> None:
+        remit = clerk(store, says, tools=[dump_of])
+        for _ in range(6):
+            await remit.run("go", session="s")
+
+    store = SqliteStore(tmp_path / "runs.db")
+    asyncio.run(main(store))
+    store.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "runs.db")) as connection:
+        (held,) = connection.execute("select count(*) from remit_holding").fetchone()
+    assert held == 6
 
 
 # --- what is kept --------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from remit.models.validator import (
 from remit.testing.conformance_directory import DirectoryConformance
 from remit.testing.conformance_journal import JournalConformance
 from remit.testing.conformance_model import ModelConformance
+from remit.testing.conformance_sessions import SessionConformance
 from remit.testing.crash import CrashPoint, CrashStore, Ledger, crash_points
 from remit.testing.judged import JudgedModel, judged
 from remit.testing.loop import Deadlock, VirtualLoop, run_virtual
@@ -45,6 +46,7 @@ __all__ = [
     "Refused",
     "RequestValidator",
     "ScriptedModel",
+    "SessionConformance",
     "SimulatedWorkers",
     "Step",
     "VirtualLoop",
