@@ -238,6 +238,30 @@ def test_a_worker_that_hangs_is_taken_over_from_and_fenced(
     asyncio.run(main())
 
 
+def test_a_worker_that_is_heard_again_relies_on_no_lease_from_before_its_silence(
+    opened: Callable[..., SqliteStore], path: Path
+) -> None:
+    """J2: a heartbeat says that it lives, not that its runs were left to it; a transaction of the run does."""
+
+    async def main() -> None:
+        stopped, other = opened(), opened()
+        lost = await begun(stopped, rows=1)
+        kept = await begun(stopped, "kept")
+        stopped._open()._beat_at -= 11
+        with sqlite3.connect(path) as connection:
+            connection.execute("update remit_worker set beat_at = beat_at - 11")
+        connection.close()
+        assert isinstance(await other.acquire("r", "two"), Lease)
+        await stopped.post("kept", "input")  # a heartbeat goes out with it
+        assert not stopped.holds(lost)
+        assert not stopped.holds(kept), "it cannot know yet"
+        await stopped.append(kept, [NewRow("said", b"on")])
+        assert stopped.holds(kept)
+        assert not stopped.holds(lost)
+
+    asyncio.run(main())
+
+
 def test_a_process_that_was_killed_is_taken_over_from_at_once(
     opened: Callable[..., SqliteStore], path: Path
 ) -> None:

@@ -119,6 +119,8 @@ class Lease(msgspec.Struct):
     """Id of the newest post that the rows account for, as it was when the lease was given."""
     inbox_max: int
     """Id of the newest post at that time: beyond `taken`, there is something to hear at once."""
+    found_at: float = 0.0
+    """When a transaction last found it to be the run's, for stores that ask; on this process's monotonic clock."""
 
 
 class Held(msgspec.Struct, frozen=True):

@@ -120,7 +120,7 @@ def acquire(
         "update remit_run set owner = ?, worker = ?, epoch = ?, status = ? where run_id = ?",
         (owner, worker, epoch + 1, status if status == "ended" else "running", run_id),
     )
-    return Lease(run_id, epoch + 1, next_seq, taken, inbox_max)
+    return Lease(run_id, epoch + 1, next_seq, taken, inbox_max, found_at=time.monotonic())
 
 
 def append(
@@ -135,8 +135,11 @@ def append(
     proposals: Sequence[NewProposal],
     taken: int,
     artifacts: Sequence[Artifact],
-) -> tuple[Control, int]:
-    """Write rows and what goes with them. Gives the next sequence number too. Errors: `Fenced`."""
+) -> tuple[Control, int, float]:
+    """Write rows and what goes with them. Errors: `Fenced`.
+
+    Gives the next sequence number too, and when the lease was found to be the run's.
+    """
     found = connection.execute(
         "select head, root, inbox_max, taken from remit_run"
         " where run_id = ? and epoch = ? and next_seq = ? and worker = ?",
@@ -180,7 +183,7 @@ def append(
             lease.run_id,
         ),
     )
-    return Control(inbox_max, status), next_seq
+    return Control(inbox_max, status), next_seq, time.monotonic()
 
 
 def release(connection: sqlite3.Connection, lease: Lease, worker: str) -> None:

@@ -137,7 +137,7 @@ class SqliteStore:
     ) -> Control:
         await self._write_files(artifacts)
         worker = self._open().worker
-        control, next_seq = await self._do(
+        control, next_seq, found_at = await self._do(
             lambda c: acts.append(
                 c,
                 self._chain,
@@ -151,13 +151,14 @@ class SqliteStore:
                 artifacts=artifacts,
             )
         )
-        lease.next_seq = next_seq
+        lease.next_seq, lease.found_at = next_seq, found_at
         return control
 
     def holds(self, lease: Lease) -> bool:
-        del lease  # that it is the newest one shows when something is written
         opening = self._opening
-        return opening is not None and opening.is_heard
+        # A worker that falls silent and is heard again may have been taken for dead in between: what it held
+        # before counts again once a transaction has found it.
+        return opening is not None and opening.is_heard and lease.found_at >= opening.heard_from
 
     async def release(self, lease: Lease) -> None:
         worker = self._open().worker
@@ -311,6 +312,8 @@ class _Opening:
         self._about = f"process {self.process} on {socket.gethostname()}"
         self._presence = Presence(self._locks, self.worker)
         self._beat_at = 0.0
+        self.heard_from = 0.0
+        """Since when nobody can have taken this worker for dead: the beginning of an unbroken row of heartbeats."""
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="remit store reader")
@@ -326,7 +329,11 @@ class _Opening:
     @property
     def is_heard(self) -> bool:
         """Whether no other worker can have taken this one for dead by now: one heartbeat earlier than that."""
-        return time.monotonic() < self._beat_at + self._lease_seconds - self._beat_seconds
+        return time.monotonic() < self._silent_at
+
+    @property
+    def _silent_at(self) -> float:
+        return self._beat_at + self._lease_seconds - self._beat_seconds
 
     def close(self) -> None:
         atexit.unregister(self.close)
@@ -406,6 +413,8 @@ class _Opening:
         )
 
         def beaten() -> None:
+            if now >= self._silent_at:
+                self.heard_from = now
             self._beat_at = now
 
         return beaten

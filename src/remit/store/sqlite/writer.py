@@ -151,12 +151,14 @@ class Writer:
     def _transact(self, connection: sqlite3.Connection, works: list[Work[Any]]) -> None:
         try:
             connection.execute("begin immediate")
+            beaten = self._beat(
+                connection
+            )  # first: a lease that is found now is found by one who is alive
             for work in works:
                 connection.execute("savepoint work")
                 if not work.do(connection):
                     connection.execute("rollback to work")
                 connection.execute("release work")
-            beaten = self._beat(connection)
             connection.execute("commit")
             beaten()
             self.commits += 1
