@@ -24,6 +24,7 @@ from loop_rig import LIMITS, desk, model_of, results, rows
 from remit import (
     Call,
     ConfigurationError,
+    JournalError,
     Limits,
     Media,
     Message,
@@ -38,6 +39,7 @@ from remit import (
 from remit.messages import Status
 from remit.models.scripted import DEMO_PROFILE, ScriptedModel, Step
 from remit.rows import Opened
+from remit.state import RunState
 from remit.store.base import Journal
 from remit.store.memory import MemoryStore
 from remit.store.sqlite import SqliteStore
@@ -355,6 +357,35 @@ def test_what_the_next_model_does_not_read_is_put_into_words_once(place: Place) 
             (True, False),
             (False, True),
         ]
+
+    place.run(main())
+
+
+def test_a_conversation_goes_from_one_remit_to_another(place: Place) -> None:
+    """case 28: a session is the store's, and no remit's own."""
+
+    async def main() -> None:
+        await clerk(place.store).run("a", session="s")
+        other = clerk(place.store, name="specialist")
+        outcome = await other.run("b", session="s", run_id="theirs")
+        assert asked(outcome.transcript) == ["a", "b"]
+        with pytest.raises(ConfigurationError, match="specialist"):
+            await clerk(place.store).resume("theirs")
+
+    place.run(main())
+
+
+def test_rows_of_a_session_say_nothing_without_those_before_them(place: Place) -> None:
+    """J1, J2: a run whose beginning is not at hand is never read as one that begins there."""
+
+    async def main() -> None:
+        remit = clerk(place.store)
+        await remit.run("a", session="s", run_id="one")
+        second = await remit.run("b", session="s", run_id="two")
+        with pytest.raises(JournalError, match="'one'"):
+            RunState("two", await rows(remit, "two"))
+        state = RunState("two", await rows(remit, "two"), (await remit.outcome("one")).transcript)
+        assert state.transcript == second.transcript
 
     place.run(main())
 
@@ -824,13 +855,15 @@ def test_a_run_that_is_cancelled_before_its_first_step_frees_its_session() -> No
 # --- processes -----------------------------------------------------------------------------------
 
 APP = '''
-import asyncio, sys, time
+import asyncio, os, sys, time
 from remit import Limits, Remit, SessionBusy, tool
 from remit.testing import ScriptedModel
 
 @tool(effect="idempotent", resource=())
 async def look(x: str) -> str:
     """Looks."""
+    if x == sys.argv[-1]:
+        os._exit(9)
     await asyncio.sleep(0.05)
     return f"saw {x}"
 
@@ -846,7 +879,7 @@ desk = Remit(
     store="sqlite:///runs.db",
 )
 
-async def main(prompt, at, wait):
+async def main(prompt, at, wait, *deadly):
     time.sleep(max(0, float(at) - time.time()))
     try:
         outcome = await desk.run(prompt, session="s1", session_wait=float(wait))
@@ -896,3 +929,37 @@ def test_two_processes_on_one_session_are_one_after_the_other_or_one_is_refused(
         assert reasons == ["completed", "completed"]
     assert sorted(asked(transcript)) == ["a", "b"] if reasons[0] == "completed" else True
     assert asked(transcript)[:2] in (["a", "b"], ["b", "a"], ["a"], ["b"])
+
+
+def test_a_session_whose_process_died_is_free_once_its_run_was_resumed(tmp_path: Path) -> None:
+    """case 28, J2: others know at once that nobody executes it, and what to do."""
+    (tmp_path / "app.py").write_text(APP, "utf-8")
+    died = subprocess.run(
+        [sys.executable, "app.py", "a", "0", "0", "a"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": HERE},
+        check=False,
+        timeout=60,
+    )
+    assert died.returncode == 9
+
+    @tool(effect="idempotent", resource=(), name="look")
+    async def look_again(x: str) -> str:
+        """Looks."""
+        return f"saw {x}"
+
+    async def main() -> None:
+        remit = clerk(store, tools=[look_again])
+        with pytest.raises(SessionBusy) as caught:
+            await remit.run("b", session="s1")
+        assert caught.value.status == "broken_off"
+        assert (await remit.resume(caught.value.run_id)).completed
+        outcome = await remit.run("b", session="s1")
+        assert is_serial(outcome.transcript)
+        assert asked(outcome.transcript) == ["a", "b"]
+
+    store = SqliteStore(tmp_path / "runs.db")
+    try:
+        asyncio.run(main())
+    finally:
+        store.close()

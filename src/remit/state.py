@@ -504,9 +504,9 @@ class RunState:
         self.transcript.say(*row.prompt)
 
     def _history(self, row: Opened) -> Transcript:
+        before, self._before = self._before, None
         if row.after is None:
             return Transcript(row.history, row.breaks)
-        before, self._before = self._before, None
         if before is None:
             raise JournalError(f"run {self.run_id!r} goes on from {row.after!r}, which is not here")
         return before
