@@ -156,9 +156,8 @@ def rows_of(line: Line, glyphs: Glyphs, columns: int | None) -> list[Row]:
         case Asked():
             rows = _asked(lead, line, glyphs, columns)
         case Opening():
-            facts = f" {glyphs.dot} ".join(
-                [f"run {line.run_id}", line.name, line.model, line.limits]
-            )
+            said = [f"run {line.run_id}", line.name, line.model, line.limits]
+            facts = f" {glyphs.dot} ".join(filter(None, said))
             rows = _wrapped((lead,), facts, glyphs, columns, style="bold")
         case _:
             raise TypeError(f"no layout for {type(line).__name__}")
@@ -223,7 +222,8 @@ def _words(lead: Span, line: Words, glyphs: Glyphs, columns: int | None) -> list
 
 
 def _called(lead: Span, line: Called, glyphs: Glyphs, columns: int | None) -> list[Row]:
-    sign, took = glyphs.sign(line.mark), duration(line.seconds)
+    sign = glyphs.sign(line.mark)
+    took = "" if line.seconds is None else duration(line.seconds)
     tool, arguments, preview = map(glyphs.carried, (line.tool, line.arguments, line.preview))
     style = "" if line.mark == "ok" else _STYLES[line.mark]
     head = (lead, Span(_MARGIN), sign, Span(f" {tool}"))

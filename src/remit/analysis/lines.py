@@ -80,7 +80,8 @@ class Called(Line, frozen=True, kw_only=True):
     mark: Mark
     tool: str
     arguments: str
-    seconds: float
+    seconds: float | None
+    """None where nobody knows."""
     preview: str
     """The beginning of the result, or what became of the call."""
 

@@ -234,7 +234,7 @@ class Strand:
             mark=_MARKS.get(status, "unknown"),
             tool=tool,
             arguments=flight.arguments if flight else call_words(fields.get("arguments")),
-            seconds=now - flight.since if flight else float(fields.get("seconds") or 0),
+            seconds=_took(flight, fields, now),
             preview=_outcome_words(status, fields.get("preview")),
         )
         self._unsettled -= 1
@@ -244,6 +244,14 @@ class Strand:
         if self._unsettled == 0:
             self.turn("asking", now)
         return [line]
+
+
+def _took(flight: Flight | None, fields: Fields, now: float) -> float | None:
+    """How long a call took. What is read from a journal shows no time between its rows."""
+    if flight is not None and now > flight.since:
+        return now - flight.since
+    told = fields.get("seconds")
+    return None if told is None else float(told)
 
 
 def _listed(tools: list[str]) -> str:

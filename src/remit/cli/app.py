@@ -36,6 +36,9 @@ class _Command(NamedTuple):
     epilogue: str = ""
 
 
+_ALIASES: Final = {"ls": "runs", "logs": "tail"}
+"""What people will type from habit; no help lists it."""
+
 _COMMANDS: Final = (
     _Command(
         "run", "remit.cli.run:run", "[PROMPT] [FLAGS]", "Run a prompt to its end.", exits.TABLE
@@ -46,6 +49,27 @@ _COMMANDS: Final = (
         "[FLAGS]",
         "Talk: several prompts, one conversation.",
         exits.TABLE,
+    ),
+    _Command(
+        "runs", "remit.cli.runs:runs", "[FLAGS]", "List runs: what each does, waits for or used."
+    ),
+    _Command(
+        "show",
+        "remit.cli.show:show",
+        "RUN [FLAGS]",
+        "Show a run: its words, calls, budget, and why it ended.",
+    ),
+    _Command(
+        "tail",
+        "remit.cli.tail:tail",
+        "RUN|--all [FLAGS]",
+        "Follow a run, whichever process executes it.",
+    ),
+    _Command(
+        "artifact",
+        "remit.cli.artifact:artifact",
+        "HANDLE [FLAGS]",
+        "Print a full output that a run keeps.",
     ),
     _Command(
         "tools",
@@ -155,6 +179,7 @@ def _run(arguments: Sequence[str]) -> int:
 def _tokens(arguments: Sequence[str]) -> list[str]:
     """The arguments, with `-` told apart from an unknown option; behind `--` all is text."""
     tokens = list(arguments)
+    tokens[:1] = [_ALIASES.get(token, token) for token in tokens[:1]]
     end = tokens.index("--") if "--" in tokens else len(tokens)
     return [STDIN if token == "-" and i < end else token for i, token in enumerate(tokens)]
 

@@ -44,6 +44,11 @@ class Place(msgspec.Struct, frozen=True):
         except OSError:
             return False
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is a file that is not there yet."""
+        return self.path is not None and not self.exists
+
     def __str__(self) -> str:
         return "memory:" if self.path is None else str(self.path)
 
@@ -75,7 +80,7 @@ def store_to_write(place: Place) -> SqliteStore:
 
 def store_to_read(place: Place) -> SqliteStore:
     """The store of a place, which is not made. Errors: `NotFound`, `ConfigurationError`."""
-    if not place.exists and place.path is not None:
+    if place.is_empty:
         raise NotFound(no_store(place))
     return store_to_write(place)
 

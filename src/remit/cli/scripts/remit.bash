@@ -9,10 +9,10 @@ _remit() {
   prev="${COMP_WORDS[COMP_CWORD-1]}"
 
   # Build list of options that take values (to skip their arguments)
-  local options_with_values='--base-url --calls --color --confirm --file --instructions --model --output --remit --run-id --seconds --steps --tokens --tools --usd -f'
+  local options_with_values='--base-url --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --only --out --output --range --reason --remit --run --run-id --seconds --session --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
 
   # Build list of all valid command names (to distinguish from positionals)
-  local all_commands='chat check completion config demo doctor run show tools'
+  local all_commands='artifact chat check completion config demo doctor run runs show tail tools'
 
   # Detect command path by collecting valid command words only
   local -a cmd_path=()
@@ -74,7 +74,7 @@ _remit() {
           [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
         done
       else
-        local -a _c=("config" "run" "chat" "tools" "demo" "doctor" "completion")
+        local -a _c=("config" "run" "chat" "runs" "show" "tail" "artifact" "tools" "demo" "doctor" "completion")
         local _q
         COMPREPLY=()
         for _x in "${_c[@]}"; do
@@ -84,6 +84,41 @@ _remit() {
       ;;
     1)
       case "${cmd_path[@]}" in
+        "artifact")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--run" "--range" "--grep" "--out" "--store" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --run)
+                COMPREPLY=()
+                ;;
+              --range)
+                COMPREPLY=()
+                ;;
+              --grep)
+                COMPREPLY=()
+                ;;
+              --out)
+                COMPREPLY=( $(compgen -f -- "${cur}") )
+                ;;
+              --store)
+                COMPREPLY=()
+                ;;
+              *)
+                COMPREPLY=()
+                ;;
+            esac
+          fi
+          ;;
         "chat")
           if [[ ${cur} == -* ]]; then
             local -a _c=("--tools" "--remit" "--model" "--base-url" "--instructions" "--confirm" "--steps" "--tokens" "--usd" "--calls" "--seconds" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
@@ -305,6 +340,124 @@ _remit() {
                 for _x in "${_c[@]}"; do
                   [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
                 done
+                ;;
+              *)
+                COMPREPLY=()
+                ;;
+            esac
+          fi
+          ;;
+        "runs")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--state" "--reason" "--remit" "--session" "--tag" "--since" "--until" "--limit" "--cursor" "--all" "--json" "--store" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --state)
+                local -a _c=("ready" "running" "waiting" "ended")
+                local _q
+                COMPREPLY=()
+                for _x in "${_c[@]}"; do
+                  [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+                done
+                ;;
+              --reason)
+                COMPREPLY=()
+                ;;
+              --remit)
+                COMPREPLY=()
+                ;;
+              --session)
+                COMPREPLY=()
+                ;;
+              --tag)
+                COMPREPLY=()
+                ;;
+              --since)
+                COMPREPLY=()
+                ;;
+              --until)
+                COMPREPLY=()
+                ;;
+              --limit)
+                COMPREPLY=()
+                ;;
+              --cursor)
+                COMPREPLY=()
+                ;;
+              --store)
+                COMPREPLY=()
+                ;;
+              *)
+                COMPREPLY=()
+                ;;
+            esac
+          fi
+          ;;
+        "show")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--step" "--call" "--only" "--full" "--json" "--store" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --step)
+                COMPREPLY=()
+                ;;
+              --call)
+                COMPREPLY=()
+                ;;
+              --only)
+                local -a _c=("failed" "calls" "text" "effects" "artifacts" "budget" "children")
+                local _q
+                COMPREPLY=()
+                for _x in "${_c[@]}"; do
+                  [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+                done
+                ;;
+              --store)
+                COMPREPLY=()
+                ;;
+              *)
+                COMPREPLY=()
+                ;;
+            esac
+          fi
+          ;;
+        "tail")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--all" "--from" "--jsonl" "--verbose" "--store" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --from)
+                COMPREPLY=()
+                ;;
+              --store)
+                COMPREPLY=()
                 ;;
               *)
                 COMPREPLY=()

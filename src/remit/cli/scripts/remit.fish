@@ -5,8 +5,8 @@
 function __fish_remit_using_command
     set -l cmd (commandline -opc)
     set -l subcommands
-    set -l options_with_values '--base-url --calls --color --confirm --file --instructions --model --output --remit --run-id --seconds --steps --tokens --tools --usd -f'
-    set -l all_commands 'chat check completion config demo doctor run show tools'
+    set -l options_with_values '--base-url --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --only --out --output --range --reason --remit --run --run-id --seconds --session --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
+    set -l all_commands 'artifact chat check completion config demo doctor run runs show tail tools'
     set -l skip_next 0
     # Extract command words (only real subcommand names) from command line
     set -e cmd[1]
@@ -45,7 +45,7 @@ end
 function __fish_remit_positional_index
     set -l cmd (commandline -opc)
     set -l path_len $argv[1]
-    set -l options_with_values '--base-url --calls --color --confirm --file --instructions --model --output --remit --run-id --seconds --steps --tokens --tools --usd -f'
+    set -l options_with_values '--base-url --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --only --out --output --range --reason --remit --run --run-id --seconds --session --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
     set -l skip_next 0
     set -l consumed_path 0
     set -l count 0
@@ -74,6 +74,10 @@ end
 complete -c remit -n __fish_use_subcommand -a 'config' -d 'See what is set, and where.'
 complete -c remit -n __fish_use_subcommand -a 'run' -d 'Run a prompt to its end.'
 complete -c remit -n __fish_use_subcommand -a 'chat' -d 'Talk: several prompts, one conversation.'
+complete -c remit -n __fish_use_subcommand -a 'runs' -d 'List runs: what each does, waits for or used.'
+complete -c remit -n __fish_use_subcommand -a 'show' -d 'Show a run: its words, calls, budget, and why it ended.'
+complete -c remit -n __fish_use_subcommand -a 'tail' -d 'Follow a run, whichever process executes it.'
+complete -c remit -n __fish_use_subcommand -a 'artifact' -d 'Print a full output that a run keeps.'
 complete -c remit -n __fish_use_subcommand -a 'tools' -d 'Show what the model would see of your tools.'
 complete -c remit -n __fish_use_subcommand -a 'demo' -d 'Watch a support desk at work: no key, no network.'
 complete -c remit -n __fish_use_subcommand -a 'doctor' -d 'Check keys, servers and models, and what to do.'
@@ -85,6 +89,16 @@ complete -c remit -n __fish_use_subcommand -l version -d 'Display application ve
 complete -c remit -n __fish_use_subcommand -l help -d 'Display this message and exit.'
 complete -c remit -n __fish_use_subcommand -s h -d 'Display this message and exit.'
 complete -c remit -n __fish_use_subcommand -l version -d 'Display application version.'
+
+# Options for: artifact
+complete -c remit -n '__fish_remit_using_command artifact' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command artifact' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command artifact' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command artifact' -l run -r -d 'The run that keeps it; without it the newest that does is looked for.'
+complete -c remit -n '__fish_remit_using_command artifact' -l range -r -d 'Only these characters of a text, counted from 0; the second is not in it, and e…'
+complete -c remit -n '__fish_remit_using_command artifact' -l grep -r -d 'Only the lines in which this regular expression is found, each with its number.'
+complete -c remit -n '__fish_remit_using_command artifact' -l out -r -F -d 'Write the bytes to this file, which must not exist.'
+complete -c remit -n '__fish_remit_using_command artifact' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
 
 # Options for: chat
 complete -c remit -n '__fish_remit_using_command chat' -l help -d 'Display this message and exit.'
@@ -182,6 +196,44 @@ complete -c remit -n '__fish_remit_using_command run' -l quiet -d 'Nothing but q
 complete -c remit -n '__fish_remit_using_command run' -l verbose -d 'What each reply was billed too, and every other event.'
 complete -c remit -n '__fish_remit_using_command run' -l no-motion -d 'No ticking clock.'
 complete -c remit -n '__fish_remit_using_command run' -l color -x -a 'auto always never' -d 'Colours; auto heeds NO_COLOR, FORCE_COLOR and TERM=dumb.'
+
+# Options for: runs
+complete -c remit -n '__fish_remit_using_command runs' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command runs' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command runs' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command runs' -l state -x -a 'ready running waiting ended' -d 'Only those in this state. Repeat it for more.'
+complete -c remit -n '__fish_remit_using_command runs' -l reason -r -d 'Only those that ended so, such as cost_budget. Repeat it for more.'
+complete -c remit -n '__fish_remit_using_command runs' -l remit -r -d 'Only those of the remit with this name.'
+complete -c remit -n '__fish_remit_using_command runs' -l session -r -d 'Only those of this session.'
+complete -c remit -n '__fish_remit_using_command runs' -l tag -r -d 'Only those with this tag. Repeat it for more.'
+complete -c remit -n '__fish_remit_using_command runs' -l since -r -d 'Only those that began since then: 90m, 12h, 2d ago, or 2026-11-30[T12:00].'
+complete -c remit -n '__fish_remit_using_command runs' -l until -r -d 'Only those that began before then.'
+complete -c remit -n '__fish_remit_using_command runs' -l limit -r -d 'So many at most.'
+complete -c remit -n '__fish_remit_using_command runs' -l cursor -r -d 'Go on behind this run, as the last line of a list says.'
+complete -c remit -n '__fish_remit_using_command runs' -l all -d 'Runs inside of others too.'
+complete -c remit -n '__fish_remit_using_command runs' -l json -d 'Print one JSON document.'
+complete -c remit -n '__fish_remit_using_command runs' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+
+# Options for: show
+complete -c remit -n '__fish_remit_using_command show' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command show' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command show' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command show' -l step -r -d 'Only these steps, with everything about them.'
+complete -c remit -n '__fish_remit_using_command show' -l call -r -d 'Only the call with this id or key, with everything about it.'
+complete -c remit -n '__fish_remit_using_command show' -l only -x -a 'failed calls text effects artifacts budget children' -d 'A part: failed calls, all calls, the model'\''s text, effects, artifacts, budget o…'
+complete -c remit -n '__fish_remit_using_command show' -l full -d 'Texts, arguments and results whole.'
+complete -c remit -n '__fish_remit_using_command show' -l json -d 'Print one JSON document.'
+complete -c remit -n '__fish_remit_using_command show' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+
+# Options for: tail
+complete -c remit -n '__fish_remit_using_command tail' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command tail' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command tail' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command tail' -l all -d 'Every run that is live, and those that begin, until you leave with Ctrl-C.'
+complete -c remit -n '__fish_remit_using_command tail' -l from -r -d 'Where to begin: at its start (so it is for one run), now (for --all), or with r…'
+complete -c remit -n '__fish_remit_using_command tail' -l jsonl -d 'One JSON line for each event; seq is the number of its row, with which --from g…'
+complete -c remit -n '__fish_remit_using_command tail' -l verbose -d 'What each reply was billed too, and every other event.'
+complete -c remit -n '__fish_remit_using_command tail' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
 
 # Options for: tools
 complete -c remit -n '__fish_remit_using_command tools' -l help -d 'Display this message and exit.'

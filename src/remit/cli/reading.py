@@ -1,0 +1,65 @@
+"""What commands share that look at runs and change none: the store, opened to read, and where rows are printed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Generator, Iterable
+from typing import Protocol, TextIO
+
+from remit.analysis.layout import Glyphs, Row
+from remit.cli.display import display_mode
+from remit.cli.screen import paint
+from remit.cli.settings import here, read_settings
+from remit.cli.stores import Place, place_of, store_to_read
+from remit.store.base import Journal
+from remit.store.directory import Directory
+
+__all__ = ["Kept", "Printer", "kept_runs", "place_here"]
+
+_COLUMNS = 80
+"""Of a terminal that does not say how wide it is."""
+
+
+class Kept(Journal, Directory, Protocol):
+    """A store that can be searched."""
+
+
+def place_here(flag: str | None) -> Place:
+    """Where runs are kept for a command that is called here; `flag` is `--store`. Errors: `ConfigurationError`."""
+    return place_of(flag, read_settings(here(), os.environ))
+
+
+@contextlib.contextmanager
+def kept_runs(place: Place) -> Generator[Kept]:
+    """The store of a place, to look into. Errors: `NotFound`, `ConfigurationError`."""
+    store = store_to_read(place)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+class Printer:
+    """Rows as an answer on stdout: within the terminal, or as long as they are where it is none."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.glyphs = Glyphs.of(stream.encoding)
+        self._colour = display_mode(os.environ, is_tty=stream.isatty()).colour
+        self.columns = _columns(stream)
+
+    def show(self, rows: Iterable[Row]) -> None:
+        """Write them. Errors: `OSError`."""
+        for row in rows:
+            self._stream.write(paint(row, colour=self._colour).rstrip() + "\n")
+        self._stream.flush()
+
+
+def _columns(stream: TextIO) -> int | None:
+    if not stream.isatty():
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        # The last column stays free, where terminals differ in when they wrap.
+        return max(1, os.get_terminal_size(stream.fileno()).columns - 1)
+    return _COLUMNS - 1

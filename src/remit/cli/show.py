@@ -1,0 +1,161 @@
+"""`remit show RUN`: what a run was asked, what it did, what it used, what it waits for and why it ended."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+
+from remit.analysis.lines import Mark
+from remit.analysis.listing import waits_for
+from remit.analysis.sheet import (
+    ChildSheet,
+    Only,
+    RunSheet,
+    child_of,
+    narrowed,
+    pending_of_story,
+    sheet_of,
+    to_document,
+)
+from remit.analysis.sheet_layout import Page
+from remit.analysis.story import Story, read_story
+from remit.cli import exits
+from remit.cli.documents import VERSION, write_document
+from remit.cli.endings import ending
+from remit.cli.naming import run_named
+from remit.cli.options import StoreFlag
+from remit.cli.reading import Kept, Printer, kept_runs, place_here
+from remit.cli.signals import Interrupts, run_until_done
+from remit.cli.streams import Streams, complain, own_stdout
+from remit.errors import ConfigurationError, JournalError
+from remit.report import stored_outcome
+from remit.store.directory import RunEntry, RunQuery
+
+__all__ = ["show"]
+
+_STEPS: Final = re.compile(r"([0-9]{1,6})(?:(\.\.)([0-9]{1,6})?)?")
+_LAST: Final = 1_000_000
+_CHILDREN: Final = 100
+
+
+def show(
+    run: str,
+    /,
+    *,
+    step: Annotated[str | None, Parameter(metavar="N[..M]")] = None,
+    call: Annotated[str | None, Parameter(metavar="ID")] = None,
+    only: Only | None = None,
+    full: bool = False,
+    json: bool = False,
+    store: StoreFlag = None,
+) -> int:
+    """Show a run: its words, its calls with effects and keys, its budget, what it waits for and why it ended.
+
+    Args:
+        run: The run: its id or the beginning of it, @last, @-2 or session:NAME.
+        step: Only these steps, with everything about them.
+        call: Only the call with this id or key, with everything about it.
+        only: A part: failed calls, all calls, the model's text, effects, artifacts, budget or children.
+        full: Texts, arguments and results whole.
+        json: Print one JSON document.
+    """
+    chosen = None if step is None else _steps(step)
+    with own_stdout() as streams, kept_runs(place_here(store)) as kept:
+
+        async def look(_: Interrupts) -> int:
+            entry = await run_named(kept, run)
+            sheet, story = await _sheet(kept, entry)
+            why = await _why(kept, sheet, story)
+            part = narrowed(sheet, steps=chosen, call=call, only=only)
+            if call is not None and not part.steps and sheet.unreadable is None:
+                raise exits.NotFound(f"run {entry.run_id} has no call with the id or key {call!r}")
+            if json:
+                write_document({"v": VERSION, **to_document(part)}, streams.answer)
+            else:
+                _print(
+                    part, why, streams, only=only, full=full or step is not None or call is not None
+                )
+            if sheet.unreadable is not None:
+                complain(sheet.unreadable)
+                return exits.CHECK_FAILED
+            return exits.OK
+
+        return run_until_done(look)
+
+
+def _print(
+    sheet: RunSheet, why: tuple[Mark, str], streams: Streams, *, only: Only | None, full: bool
+) -> None:
+    printer = Printer(streams.answer)
+    page = Page(
+        sheet,
+        glyphs=printer.glyphs,
+        columns=printer.columns,
+        now=datetime.now(UTC),
+        full=full,
+    )
+    printer.show(page.rows(only, why, part=only is not None))
+
+
+async def _sheet(store: Kept, entry: RunEntry) -> tuple[RunSheet, Story | None]:
+    """A run, as much of it as can be read."""
+    if entry.erased_at is not None:
+        return sheet_of(entry, None), None
+    children = await _children(store, entry)
+    try:
+        story = await read_story(store, entry.run_id, whole=True)
+        pending = await pending_of_story(store, story) if entry.status == "waiting" else ()
+    except JournalError as error:
+        return sheet_of(entry, None, unreadable=str(error), children=children), None
+    return sheet_of(entry, story, pending=pending, children=children), story
+
+
+async def _children(store: Kept, entry: RunEntry) -> list[ChildSheet]:
+    """The runs inside, oldest first."""
+    found: list[ChildSheet] = []
+    for child in reversed(await store.runs(RunQuery(parent=entry.run_id), count=_CHILDREN)):
+        try:
+            story = await read_story(store, child.run_id, whole=False)
+        except JournalError:
+            story = None
+        found.append(child_of(child, story))
+    return found
+
+
+async def _why(store: Kept, sheet: RunSheet, story: Story | None) -> tuple[Mark, str]:
+    """How the run stands, in words."""
+    if sheet.erased_at is not None:
+        at = f"{sheet.erased_at:%Y-%m-%d %H:%M}"
+        return "unknown", f"{sheet.reason or sheet.status}; what it said was erased on {at} UTC"
+    if story is None or sheet.limits is None:
+        return (
+            "failed",
+            f"{sheet.reason or sheet.status}; its rows cannot be read: {sheet.unreadable}",
+        )
+    match sheet.status:
+        case "ended":
+            outcome = await stored_outcome(store, story.state)
+            return ending(outcome, sheet.limits, name=sheet.remit, shown=True, left=[])
+        case "waiting":
+            waits = waits_for(sheet.pending, datetime.now(UTC))
+            return "waiting", f"waits for {waits}" if waits else "waits"
+        case "running":
+            flights = [call.use.name for call in story.calls() if call.state.under_way]
+            return "running", f"runs: {', '.join(flights) or 'the model is asked'}"
+        case _:
+            return "unknown", "nobody executes it: it can be resumed"
+
+
+def _steps(text: str) -> tuple[int, int]:
+    """`3`, `3..5`, `3..`. Errors: `ConfigurationError`."""
+    found = _STEPS.fullmatch(text)
+    if found is None:
+        raise ConfigurationError(f"--step {text}: steps are 3, 3..5 or 3..")
+    first = int(found[1])
+    last = first if found[2] is None else int(found[3] or _LAST)
+    if last < first:
+        raise ConfigurationError(f"--step {text}: {last} comes before {first}")
+    return first, last
