@@ -48,7 +48,7 @@ from remit.store.sqlite import acts, directory
 from remit.store.sqlite.files import INLINE_BYTES, Files
 from remit.store.sqlite.liveness import Presence, is_gone
 from remit.store.sqlite.schema import check, migrate
-from remit.store.sqlite.writer import Writer
+from remit.store.sqlite.writer import Writer, ended
 from remit.store.watching import watched
 
 __all__ = ["LEASE_SECONDS", "SqliteStore"]
@@ -256,6 +256,12 @@ class SqliteStore:
 
     # Opening
 
+    @property
+    def commits(self) -> int:
+        """Transactions that this opening has written so far, group commits counted once."""
+        opening = self._opening
+        return 0 if opening is None else opening.writer.commits
+
     def close(self) -> None:
         """Finish what is under way and close the file; the next use opens it again. Blocks for a moment."""
         with self._lock:
@@ -275,7 +281,7 @@ class SqliteStore:
             return opening
 
     async def _do(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        return await _through(self._open().writer.submit(act))
+        return await ended(self._open().writer.submit(act))
 
     async def _read(self, act: Callable[[sqlite3.Connection], T]) -> T:
         return await self._open().read(act)
@@ -358,7 +364,7 @@ class _Opening:
 
     async def read(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Read something, beside the writer. Errors: `JournalError`."""
-        await _through(self._opened())
+        await ended(self._opened())
         return await asyncio.wrap_future(self._pool.submit(self._reading, act))
 
     async def aside(self, work: Callable[[], T]) -> T:
@@ -529,22 +535,3 @@ def _artifact(
     if data is None:
         data = files.read(named)
     return Artifact(f"artifact:{named}", media_type, data)
-
-
-async def _through(future: asyncio.Future[T]) -> T:
-    """Wait for a transaction, through a cancellation: it is either durable or it is not when this returns.
-
-    The cancellation is asked for again, so that it comes at the next wait of whoever is cancelled.
-    """
-    asked: list[asyncio.CancelledError] = []
-    while not future.done():
-        try:
-            await asyncio.wait((future,))
-        except asyncio.CancelledError as error:
-            asked.append(error)
-    task = asyncio.current_task()
-    if asked and task is not None:
-        for error in asked:
-            task.uncancel()
-            task.cancel(*error.args)
-    return future.result()

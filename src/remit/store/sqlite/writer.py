@@ -1,7 +1,7 @@
 """The one thread that writes: what comes in while a transaction is under way shares the next one.
 
 Group commit is what makes durability cheap: a commit costs one flush to the disk, whoever shares it. Each piece
-of work stands behind a savepoint of its own, so that one which is refused takes nobody along.
+of work that shares one stands behind a savepoint, so that one which is refused takes nobody along.
 """
 
 from __future__ import annotations
@@ -16,12 +16,39 @@ from typing import Any, Final, Generic, TypeVar
 
 from remit.errors import JournalError, RemitError
 
-__all__ = ["Work", "Writer"]
+__all__ = ["End", "Work", "Writer", "ended"]
 
 T = TypeVar("T")
 
 _MOST_WORKS: Final = 512
 """Pieces of work in one transaction."""
+
+
+class End(asyncio.Future[T]):
+    """How a piece of work ends. It cannot be called off: a transaction that is under way ends as it ends.
+
+    A task that is cancelled while it waits for this learns of it when the work has ended, not before.
+    """
+
+    def cancel(self, msg: object = None) -> bool:
+        """False: nothing was called off. The task that waits is told later."""
+        del msg
+        return False
+
+
+async def ended(end: asyncio.Future[T]) -> T:
+    """Wait for an `End`: the work is durable, or it is not, when this returns.
+
+    A cancellation is asked for again, so that it comes at the next wait of whoever is cancelled.
+    """
+    try:
+        return await end
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
+            task.cancel(*error.args)
+    return end.result()
 
 
 class Work(Generic[T]):
@@ -32,7 +59,7 @@ class Work(Generic[T]):
     def __init__(self, act: Callable[[sqlite3.Connection], T]) -> None:
         self._act = act
         self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[T] = self._loop.create_future()
+        self._future: End[T] = End(loop=self._loop)
         self._result: Any = None
         self._error: Exception | None = None
 
@@ -41,7 +68,7 @@ class Work(Generic[T]):
         return self._loop
 
     @property
-    def future(self) -> asyncio.Future[T]:
+    def future(self) -> End[T]:
         return self._future
 
     def do(self, connection: sqlite3.Connection) -> bool:
@@ -60,8 +87,6 @@ class Work(Generic[T]):
 
     def settle(self) -> None:
         """Tell whoever waits; on their event loop."""
-        if self._future.done():
-            return
         if self._error is None:
             self._future.set_result(self._result)
         else:
@@ -96,8 +121,8 @@ class Writer:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, act: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
-        """Have something done. The future is settled once it is durable, or refused."""
+    def submit(self, act: Callable[[sqlite3.Connection], T]) -> End[T]:
+        """Have something done. It ends once it is durable, or refused."""
         work = Work(act)
         self._queue.put(work)
         return work.future
@@ -154,11 +179,11 @@ class Writer:
             beaten = self._beat(
                 connection
             )  # first: a lease that is found now is found by one who is alive
-            for work in works:
-                connection.execute("savepoint work")
-                if not work.do(connection):
-                    connection.execute("rollback to work")
-                connection.execute("release work")
+            if len(works) > 1:
+                _each_behind_a_savepoint(connection, works)
+            elif not works[0].do(connection):
+                connection.execute("rollback")
+                return
             connection.execute("commit")
             beaten()
             self.commits += 1
@@ -176,6 +201,14 @@ class Writer:
             beaten()
         except (sqlite3.Error, OSError):
             _roll_back(connection)  # the lease runs out by itself if this goes on
+
+
+def _each_behind_a_savepoint(connection: sqlite3.Connection, works: list[Work[Any]]) -> None:
+    for work in works:
+        connection.execute("savepoint work")
+        if not work.do(connection):
+            connection.execute("rollback to work")
+        connection.execute("release work")
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
