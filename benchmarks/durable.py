@@ -25,19 +25,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from slow_disk import compiler, slow_disk
-
 import remit
-from remit import Limits, Message, ModelProfile, Reason, Remit, Reply, StopReason, Text, ToolUse, Usage
+from remit import (
+    Limits,
+    Message,
+    ModelProfile,
+    Reason,
+    Remit,
+    Reply,
+    StopReason,
+    Text,
+    ToolUse,
+    Usage,
+)
 from remit.models.base import BlockDone, Chunk, ModelRequest
 from remit.report import read_state
-from remit.rows import decode_row
 from remit.store.sqlite import SqliteStore
 from remit.tools import Effect
+from slow_disk import compiler, slow_disk
 
 AMPLE: Final = Limits(steps=1_000_000, tokens=10**12, seconds=86_400)
 USAGE: Final = Usage(input=100, output=20)
-RESULT: Final = "".join(random.Random(7).choices(string.ascii_letters + " \n", k=20_000))  # noqa: S311 - no secret
+RESULT: Final = "".join(random.Random(7).choices(string.ascii_letters + " \n", k=20_000))
 US: Final = 1e6
 MS: Final = 1e3
 MB: Final = 1e6
@@ -228,8 +237,8 @@ def report_many_on_a_slow_disk(seconds: float) -> None:
 
 def resident() -> int:
     """Bytes of memory that this process has now."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def waiting(runs: int) -> tuple[float, int]:
@@ -256,10 +265,16 @@ async def waiting(runs: int) -> tuple[float, int]:
 def report_waiting() -> None:
     code = "import asyncio, durable; print(*asyncio.run(durable.waiting(1_000)))"
     ran = subprocess.run(  # noqa: S603 - our own words
-        [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, check=True, text=True
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        check=True,
+        text=True,
     )
     more, tasks = ran.stdout.split()
-    print(f"1,000 runs that wait           {float(more) / MB:8.1f} MB beyond an idle process, {tasks} tasks")
+    print(
+        f"1,000 runs that wait           {float(more) / MB:8.1f} MB beyond an idle process, {tasks} tasks"
+    )
 
 
 # --- resuming ------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from remit.pending import PendingKind
 from remit.plan import ready_calls
 from remit.record import Record
 from remit.render import error_words
-from remit.report import read_state, stored_outcome
+from remit.report import read_on, read_state, stored_outcome
 from remit.rows import Activated, Opened
 from remit.run import LIMIT_REASONS, Run
 from remit.sessions import Begun, GoneOn, begin, with_history
@@ -213,16 +213,8 @@ async def _start_or_find(
     """Begin the run that was created, or go on with the one that has its id. Errors: as `start`; `RunBusy`."""
     deps, reserve = request.deps, request.reserve
     if begun.created:
-        return await _activate(
-            config,
-            host,
-            new.run_id,
-            deps,
-            limits=None,
-            again=False,
-            reserve=reserve,
-            before=begun.before,
-        )
+        fresh = RunState(new.run_id, (), begun.before)
+        return await _activate(config, host, fresh, deps, limits=None, reserve=reserve)
     info = await host.store.info(new.run_id)
     if info is None or info.spec_hash != new.spec_hash:
         raise ConfigurationError(
@@ -265,9 +257,7 @@ async def resume(
         return await _as_it_stands(config, host, state)
     check_ready(config.model)
     try:
-        return await _activate(
-            config, host, run_id, deps, limits=limits, again=True, reserve=reserve
-        )
+        return await _activate(config, host, state, deps, limits=limits, reserve=reserve)
     except GoneOn:
         if limits is not None or reopen:
             raise
@@ -364,7 +354,7 @@ async def _cancel_here(config: Config, host: Host, run_id: str) -> Activation:
     if state.ended is not None:
         return _over(await stored_outcome(host.store, state, config.output))
     try:
-        return await _activate(config, host, run_id, None, limits=None, again=True, halted=True)
+        return await _activate(config, host, state, None, limits=None, halted=True)
     except GoneOn:  # it ended in the meantime
         return await _cancel_here(config, host, run_id)
 
@@ -379,26 +369,26 @@ async def _known_state(store: Journal, run_id: str) -> RunState:
 async def _activate(
     config: Config,
     host: Host,
-    run_id: str,
+    known: RunState,
     deps: Any,
     *,
     limits: Limits | None,
-    again: bool,
     halted: bool = False,
     reserve: bool = False,
-    before: Transcript | None = None,
 ) -> Activation:
     """Become the writer of a run and drive it in a task of its own; `halted`: only to its end.
 
-    `before` is what it goes on from, where that was read already. Errors: `RunBusy`, `GoneOn`, `JournalError`.
+    `known` is what was read of it so far: nothing of a run that was just created. Errors: `RunBusy`, `GoneOn`,
+    `JournalError`.
     """
+    run_id, again = known.run_id, known.rows > 0
     lease = await host.store.acquire(run_id, OWNER)
     if isinstance(lease, Held):
         raise RunBusy(run_id, lease.owner)
     if isinstance(lease, Superseded):
         raise GoneOn(run_id, lease)
     try:
-        state = await read_state(host.store, run_id, before=before)
+        state = await read_on(host.store, known)
     except BaseException:  # a cancellation too: nobody would give the lease back
         await host.store.release(lease)
         raise

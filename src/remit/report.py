@@ -20,14 +20,22 @@ from remit.rows import Opened, Row, decode_row
 from remit.slots import Slot
 from remit.state import RunState, tools_own
 from remit.store.base import Journal
-from remit.store.filling import fill
+from remit.store.filling import fill_all
 from remit.tools import BadArguments
 from remit.transcript import Transcript
 
 if TYPE_CHECKING:
     from remit.tools.output import OutputSpec
 
-__all__ = ["handed_in", "outcome_of", "pendings_of", "read_state", "said", "stored_outcome"]
+__all__ = [
+    "handed_in",
+    "outcome_of",
+    "pendings_of",
+    "read_on",
+    "read_state",
+    "said",
+    "stored_outcome",
+]
 
 
 async def read_state(store: Journal, run_id: str, *, before: Transcript | None = None) -> RunState:
@@ -56,9 +64,16 @@ def said(state: RunState) -> Transcript:
     return state.transcript.closed() if state.transcript.owed else state.transcript
 
 
-async def _read_rows(store: Journal, run_id: str) -> list[Row]:
-    rows = [decode_row(row.kind, row.body) for row in await store.read(run_id)]
-    return [await fill(store, run_id, row) for row in rows]
+async def read_on(store: Journal, state: RunState) -> RunState:
+    """The state with the rows that were written since. Errors: `JournalError`; the state is of no use then."""
+    for row in await _read_rows(store, state.run_id, state.rows - 1):
+        state.apply(row)
+    return state
+
+
+async def _read_rows(store: Journal, run_id: str, after: int = -1) -> Sequence[Row]:
+    stored = await store.read(run_id, after)
+    return await fill_all(store, run_id, [decode_row(row.kind, row.body) for row in stored])
 
 
 def _goes_on_from(rows: Sequence[Row]) -> str | None:

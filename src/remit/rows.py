@@ -10,7 +10,7 @@ whoever reads the journal has `filled` put the content back before the row is ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
@@ -486,8 +486,7 @@ _Change: TypeAlias = Callable[
 
 def encode_row(row: Row) -> bytes:
     """The bytes of a row: compact UTF-8 JSON of its fields. The kind stands beside it in the store."""
-    if type(row) in _REFERRING:
-        row = _changed(row, written)
+    row = _changed(row, written)
     try:
         return _encoder.encode(row)
     except (UnicodeEncodeError, OverflowError):
@@ -514,16 +513,19 @@ def filled(row: RowT, find: Callable[[str], Artifact]) -> RowT:
     return _changed(row, lambda content, kept: restored(content, kept, find))
 
 
-def handles_in(row: Row) -> Iterator[str]:
+def handles_in(row: Row) -> tuple[str, ...]:
     """The artifacts that `filled` will ask for."""
-    if isinstance(row, Settled | Late):
-        yield from (each.artifact for each in row.kept)
-    if isinstance(row, Settled | Parked):
-        yield from (each.artifact for trim in row.trims for each in trim.kept)
+    if type(row) not in _REFERRING:
+        return ()
+    kept = [each.artifact for each in getattr(row, "kept", ())]
+    trimmed = [each.artifact for trim in getattr(row, "trims", ()) for each in trim.kept]
+    return (*kept, *trimmed)
 
 
 def _changed(row: RowT, change: _Change) -> RowT:
     """The row with its content changed, and that of its trims; itself where nothing is kept."""
+    if type(row) not in _REFERRING:
+        return row
     if isinstance(row, Settled | Late) and row.kept:
         row = msgspec.structs.replace(row, content=change(row.content, row.kept))
     if isinstance(row, Settled | Parked) and row.trims:

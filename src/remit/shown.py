@@ -447,10 +447,13 @@ def _block(kept: Kept, artifact: Artifact) -> ResultContent:
     data, start = artifact.data, kept.start
     if kept.form == "media":
         return Media(kept.media_type, data, kept.name)
-    # A character takes at most 4 bytes. What is cut apart at the far end is not asked for.
-    head = data[start : start + 4 * kept.head].decode(errors="ignore")[: kept.head]
-    tail = data[-4 * kept.tail :].decode(errors="ignore")[-kept.tail :] if kept.tail else ""
-    return Text(_composed(kept, kept.form, head, tail).text)
+    head, tail = data[start : start + kept.head], data[len(data) - kept.tail :]
+    if not (head.isascii() and tail.isascii()):
+        # A character takes at most 4 bytes. What is cut apart at the far end is not asked for.
+        head, tail = data[start : start + 4 * kept.head], data[-4 * kept.tail :]
+    begin = head.decode(errors="ignore")[: kept.head]
+    end = tail.decode(errors="ignore")[-kept.tail :] if kept.tail else ""
+    return Text(_composed(kept, kept.form, begin, end).text)
 
 
 def _excerpt(kept: Kept, text: str) -> Excerpt:

@@ -270,6 +270,14 @@ class Journal(Protocol):
         """
         ...
 
+    async def artifacts(self, run_id: str, digests: Sequence[str]) -> Sequence[Artifact]:
+        """The same for many whole digests, in their order: what a resume needs, in few turns.
+
+        Shape: for the first of these, at least one and as many as may be held at once; it ends before the first
+        that is not there.
+        """
+        ...
+
     async def decide(
         self,
         *,

@@ -247,6 +247,17 @@ class MemoryStore:
             record = self._runs.get(run_id)
             return None if record is None else self._shelf.find(record.root, digest)
 
+    async def artifacts(self, run_id: str, digests: Sequence[str]) -> Sequence[Artifact]:
+        with self._lock:
+            record = self._runs.get(run_id)
+            found: list[Artifact] = []
+            for digest in () if record is None else digests:
+                artifact = self._shelf.find(record.root, digest)
+                if artifact is None:
+                    break
+                found.append(artifact)
+            return found
+
     async def decide(
         self,
         *,

@@ -152,9 +152,9 @@ def append(
     head = _write(
         connection, chain, lease.run_id, rows, head=head, seq=lease.next_seq, epoch=lease.epoch
     )
-    connection.executemany(
-        "insert into remit_proposal values (?, ?, ?, ?, ?, ?, 0)",
-        [
+    for p in proposals:
+        connection.execute(
+            "insert into remit_proposal values (?, ?, ?, ?, ?, ?, 0)",
             (
                 p.pending_id,
                 lease.run_id,
@@ -162,10 +162,8 @@ def append(
                 p.token_hash,
                 p.arguments_hash,
                 p.expires_at.isoformat(),
-            )
-            for p in proposals
-        ],
-    )
+            ),
+        )
     taken = max(taken, taken_before)
     if status == "waiting" and inbox_max > taken:
         status = "running"  # it has not heard everything

@@ -62,6 +62,8 @@ _BUSY_SECONDS: Final = 5.0
 """How long another process's transaction is waited for."""
 _TURN_SECONDS: Final = 0.01
 _READERS: Final = 4
+_HELD_BYTES: Final = 4_000_000
+"""Of artifacts that are read at once."""
 
 
 class SqliteStore:
@@ -136,8 +138,9 @@ class SqliteStore:
         artifacts: Sequence[Artifact] = (),
     ) -> Control:
         await self._write_files(artifacts)
-        worker = self._open().worker
-        control, next_seq, found_at = await self._do(
+        opening = self._open()
+        worker = opening.worker
+        control, next_seq, found_at = await opening.do(
             lambda c: acts.append(
                 c,
                 self._chain,
@@ -195,6 +198,9 @@ class SqliteStore:
 
     async def artifact(self, run_id: str, digest: str) -> Artifact | None:
         return await self._read(lambda c: _artifact(c, self._files, run_id, digest))
+
+    async def artifacts(self, run_id: str, digests: Sequence[str]) -> Sequence[Artifact]:
+        return await self._read(lambda c: _artifacts(c, self._files, run_id, digests))
 
     async def decide(
         self,
@@ -271,6 +277,9 @@ class SqliteStore:
 
     def _open(self) -> _Opening:
         """The opening of this process. Errors: `JournalError`."""
+        opening = self._opening
+        if opening is not None and opening.process == os.getpid():
+            return opening
         with self._lock:
             opening = self._opening
             # A process that was forked off has no writer thread and may not use our connections.
@@ -281,7 +290,7 @@ class SqliteStore:
             return opening
 
     async def _do(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        return await ended(self._open().writer.submit(act))
+        return await self._open().do(act)
 
     async def _read(self, act: Callable[[sqlite3.Connection], T]) -> T:
         return await self._open().read(act)
@@ -362,22 +371,19 @@ class _Opening:
             return False
         return not is_gone(self._locks, worker)
 
+    async def do(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        """Write something, in a transaction. Errors: those of the act, `JournalError`."""
+        return await ended(self.writer.submit(act))
+
     async def read(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Read something, beside the writer. Errors: `JournalError`."""
-        await ended(self._opened())
+        if not self._beat_at:  # there is something to read once the writer has made the tables
+            await self.do(_nothing)
         return await asyncio.wrap_future(self._pool.submit(self._reading, act))
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Do something slow off the event loop."""
         return await asyncio.wrap_future(self._pool.submit(work))
-
-    def _opened(self) -> asyncio.Future[None]:
-        """There is something to read once the writer has made the tables."""
-        if self._beat_at:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            future.set_result(None)
-            return future
-        return self.writer.submit(lambda _: None)
 
     def _reading(self, act: Callable[[sqlite3.Connection], T]) -> T:
         try:
@@ -411,7 +417,7 @@ class _Opening:
         """Say that this worker is alive, if it was not said a moment ago."""
         now = time.monotonic()
         if self._beat_at and now - self._beat_at < self._beat_seconds / 2:
-            return _nothing
+            return _nothing  # it was said a moment ago
         connection.execute(
             "insert into remit_worker values (?, ?, ?)"
             " on conflict(worker) do update set beat_at = excluded.beat_at",
@@ -426,8 +432,8 @@ class _Opening:
         return beaten
 
 
-def _nothing() -> None:
-    """What was said a moment ago is not said again."""
+def _nothing(_: object = None) -> None:
+    """There is nothing to do."""
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -532,6 +538,31 @@ def _artifact(
     if len(found) != 1:
         return None
     ((named, media_type, data),) = found
-    if data is None:
-        data = files.read(named)
-    return Artifact(f"artifact:{named}", media_type, data)
+    return _kept(files, named, media_type, data)
+
+
+def _artifacts(
+    connection: sqlite3.Connection, files: Files, run_id: str, digests: Sequence[str]
+) -> Sequence[Artifact]:
+    found: list[Artifact] = []
+    held = 0
+    run = connection.execute("select root from remit_run where run_id = ?", (run_id,)).fetchone()
+    for digest in () if run is None else digests:
+        row = connection.execute(
+            "select a.media_type, a.data from remit_holding h join remit_artifact a using(digest)"
+            " where h.root = ? and h.digest = ?",
+            (run[0], digest),
+        ).fetchone()
+        if row is None:
+            break
+        artifact = _kept(files, digest, *row)
+        found.append(artifact)
+        held += len(artifact.data)
+        if held >= _HELD_BYTES:
+            break
+    return found
+
+
+def _kept(files: Files, digest: str, media_type: str, data: bytes | None) -> Artifact:
+    """An artifact as its row has it, or the file beside."""
+    return Artifact(f"artifact:{digest}", media_type, files.read(digest) if data is None else data)

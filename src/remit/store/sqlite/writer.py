@@ -164,13 +164,13 @@ class Writer:
         works: list[Work[Any]] = []
         try:
             work = self._queue.get(timeout=self._every)
-            while work is not None:
-                works.append(work)
-                if len(works) >= _MOST_WORKS:
-                    return works, True
-                work = self._queue.get_nowait()
         except queue.Empty:
             return works, True
+        while work is not None:
+            works.append(work)
+            if len(works) >= _MOST_WORKS or self._queue.empty():
+                return works, True
+            work = self._queue.get_nowait()  # nobody else takes from it
         return works, False
 
     def _transact(self, connection: sqlite3.Connection, works: list[Work[Any]]) -> None:
