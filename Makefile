@@ -52,6 +52,7 @@ bench: $(VENV)/.runtime ## timings: to be compared, not to be passed
 	$(RUN) benchmarks/render.py
 	$(RUN) benchmarks/cli.py
 	$(RUN) benchmarks/wire.py
+	$(RUN) benchmarks/durable.py
 
 completions: $(VENV)/.dev ## write the completion scripts anew, from the command line as it is
 	$(RUN) scripts/completions.py

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -41,7 +41,7 @@ from remit import (
 from remit.models.base import BlockDone, Chunk, ModelRequest
 from remit.report import read_state
 from remit.store.sqlite import SqliteStore
-from remit.tools import Effect
+from remit.tools.tool import EffectName
 from slow_disk import compiler, slow_disk
 
 AMPLE: Final = Limits(steps=1_000_000, tokens=10**12, seconds=86_400)
@@ -71,7 +71,9 @@ class Looper:
         yield Reply(Message("assistant", (use,)), StopReason.TOOL_USE, USAGE)
 
 
-def bench(steps: int, effect: Effect, store: SqliteStore, size: int = len(RESULT)) -> Remit[None]:
+def bench(
+    steps: int, effect: EffectName, store: SqliteStore, size: int = len(RESULT)
+) -> Remit[None]:
     """A remit of so many steps whose results have `size` characters, each a little different."""
 
     @remit.tool(effect=effect)
@@ -84,7 +86,7 @@ def bench(steps: int, effect: Effect, store: SqliteStore, size: int = len(RESULT
 
 
 @contextmanager
-def new_store() -> Iterator[tuple[SqliteStore, Path]]:
+def new_store() -> Generator[tuple[SqliteStore, Path]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.db"
         store = SqliteStore(path)
@@ -142,7 +144,7 @@ def floor_of_a_step(bodies: Sequence[bytes], steps: int) -> float:
     return took / steps
 
 
-async def step(cost: Cost, steps: int, effect: Effect) -> None:
+async def step(cost: Cost, steps: int, effect: EffectName) -> None:
     with new_store() as (store, path):
         await bench(3, effect, store).run("warm up")
         commits = store.commits
@@ -209,7 +211,8 @@ def one_by_one(rows: int, size: int) -> float:
 
 def report_many(disk: str) -> None:
     for size in (400, len(RESULT)):
-        singles, groups = [], []
+        singles: list[float] = []
+        groups: list[tuple[float, float, float]] = []
         for _ in range(3):
             singles.append(one_by_one(300, size))
             groups.append(asyncio.run(many(100, 5, size)))

@@ -249,9 +249,11 @@ class MemoryStore:
 
     async def artifacts(self, run_id: str, digests: Sequence[str]) -> Sequence[Artifact]:
         with self._lock:
-            record = self._runs.get(run_id)
             found: list[Artifact] = []
-            for digest in () if record is None else digests:
+            record = self._runs.get(run_id)
+            if record is None:
+                return found
+            for digest in digests:
                 artifact = self._shelf.find(record.root, digest)
                 if artifact is None:
                     break

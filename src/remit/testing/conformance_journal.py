@@ -278,6 +278,32 @@ class JournalConformance:
 
         self.run(main())
 
+    def test_many_artifacts_are_given_in_order_up_to_the_first_that_is_not_there(self) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            for run_id in ("r", "stranger"):
+                await journal.create(_new(run_id))
+            kept = [Artifact.of(bytes([n]) * 900_000, "text/plain") for n in range(12)]
+            await journal.append(await _lease(journal), [], artifacts=kept)
+            digests = [each.digest for each in kept]
+            found: list[Artifact] = []
+            while len(found) < len(kept):
+                more = await journal.artifacts("r", digests[len(found) :])
+                assert more, "at least one"
+                found += more
+            assert found == kept
+            gone = _artifact("gone").digest
+            assert await journal.artifacts("r", [digests[3], digests[1], gone, digests[2]]) == [
+                kept[3],
+                kept[1],
+            ]
+            assert not await journal.artifacts("r", [gone, digests[0]])
+            assert not await journal.artifacts("stranger", digests)
+            assert not await journal.artifacts("unknown", digests)
+            assert not await journal.artifacts("r", [])
+
+        self.run(main())
+
     def test_a_fenced_append_keeps_no_artifact(self) -> None:
         async def main() -> None:
             journal = self.make_journal()

@@ -546,12 +546,11 @@ def _artifacts(
 ) -> Sequence[Artifact]:
     found: list[Artifact] = []
     held = 0
-    run = connection.execute("select root from remit_run where run_id = ?", (run_id,)).fetchone()
-    for digest in () if run is None else digests:
+    for digest in digests:
         row = connection.execute(
-            "select a.media_type, a.data from remit_holding h join remit_artifact a using(digest)"
-            " where h.root = ? and h.digest = ?",
-            (run[0], digest),
+            "select a.media_type, a.data from remit_run r join remit_holding h on h.root = r.root"
+            " join remit_artifact a using(digest) where r.run_id = ? and h.digest = ?",
+            (run_id, digest),
         ).fetchone()
         if row is None:
             break
