@@ -53,6 +53,7 @@ def test_runs_are_listed_newest_first_with_what_they_used(listed: Cli) -> None:
     assert re.match(r"asks +⏸ waiting +1 answer, 24 h +desk ", by_id["asks"])
     assert re.match(r"broke +✕ ended +step_budget +desk +1/1 ", by_id["broke"])
     assert re.match(r"done +✓ ended +completed +desk +3/4 ", by_id["done"])
+    assert re.match(r"died +\? running +broke off, can be resumed +desk ", by_id["died"])
     assert by_id["done"].endswith("Where is order 1042?")
     assert "\x1b" not in ended.out
     assert ended.err.startswith("remit: 6 runs · $")

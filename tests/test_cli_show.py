@@ -68,7 +68,11 @@ def test_an_effect_whose_process_died_in_it_is_in_doubt(shown: Cli) -> None:
     document = shown("show", "died", "--json").document
     (call,) = document["steps"][0]["calls"]
     assert (call["effect"], call["result"]) == ("idempotent", None)
-    assert call["status"] in {"in_doubt", "open"}
+    assert call["status"] == "in_doubt"
+    assert document["lost"]
+    ended = shown("show", "died")
+    assert ended.out.splitlines()[2].startswith("? it broke off")
+    assert "? effects that may have come about: die (died:1:die:" in ended.out
     assert call["key"].startswith("died:1:die:")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import remit
 from cli_rig import ROOT, SHOP, environment, program, write_script
+from reading_rig import STORE, leave_runs
 
 SLOW = {"aiohttp", "httpx", "mcp", "requests", "rich.markdown", "starlette", "textual", "urllib3"}
 """HTTP clients, servers and renderers of Markdown: no command of ours needs them to begin."""
@@ -62,6 +63,17 @@ def test_looking_at_tools_loads_no_http_client_and_no_markdown(tmp_path: Path) -
 def test_a_run_loads_no_http_client_and_no_markdown(tmp_path: Path) -> None:
     model = write_script(tmp_path, ["Hello."])
     assert not SLOW & loaded("run", "hi", "--model", model, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("command", ["runs --json", "show done", "tail done --jsonl"])
+def test_runs_are_looked_at_without_a_model_a_client_or_pydantic(
+    command: str, tmp_path: Path
+) -> None:
+    """They are listed often, and by scripts: what only a run needs is not loaded."""
+    leave_runs(tmp_path)
+    modules = loaded(*command.split(), "--store", STORE, cwd=tmp_path)
+    assert not SLOW & modules
+    assert not {"pydantic", "pydantic_core", "jsonschema", "remit.remit"} & modules
 
 
 def test_settings_are_shown_without_the_loop(tmp_path: Path) -> None:

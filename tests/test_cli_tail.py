@@ -54,6 +54,13 @@ def test_a_run_that_waits_is_told_until_there_and_who_is_asked(left: Left, told:
     assert "\x1b" not in both
 
 
+def test_a_run_that_broke_off_is_told_as_far_as_it_came(told: Cli) -> None:
+    """U7: and that nobody executes it."""
+    lines = told("tail", "died").out.splitlines()
+    assert lines[1] == "1 calls die"
+    assert lines[-1].startswith("? it broke off")
+
+
 def test_programs_get_events_with_the_number_of_their_row(told: Cli) -> None:
     """U7: the kinds of `docs/events.md`, and a number with which to go on."""
     heard = events(told("tail", "done", "--jsonl").out)
@@ -191,6 +198,18 @@ def test_a_live_run_is_followed_with_what_runs_inside_until_it_ends(tmp_path: Pa
             assert until(tail, "completed").startswith("✓ completed · ")
             assert tail.wait(60) == 0
         assert app.wait(60) == 0
+
+
+def test_a_run_whose_process_dies_is_followed_no_longer(tmp_path: Path) -> None:
+    """U7, J2: that it broke off is told, whoever looks on when it does."""
+    (tmp_path / "app.py").write_text(APP, "utf-8")
+    with spawned("app.py", cwd=tmp_path) as app:
+        until(app, "one")
+        with spawned(*TAIL, "live", cwd=tmp_path) as tail:
+            until(tail, "calls wait_here")
+            app.kill()
+            assert until(tail, "broke off").startswith("? it broke off")
+            assert tail.wait(60) == 0
 
 
 def test_every_live_run_is_followed_until_somebody_leaves(tmp_path: Path) -> None:

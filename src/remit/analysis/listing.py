@@ -83,7 +83,9 @@ async def listed(store: Journal, entry: RunEntry) -> Listed:
 
 def _listed(entry: RunEntry, story: Story, pending: tuple[PendingSheet, ...]) -> Listed:
     state = story.state
-    flights = [call.use.name for call in story.calls() if call.state.under_way]
+    flights = (
+        [] if entry.lost else [call.use.name for call in story.calls() if call.state.under_way]
+    )
     return Listed(
         entry=entry,
         whose=None if state.ended is None else state.ended.whose,
@@ -192,6 +194,8 @@ def _prompt(run: Listed) -> str:
 
 
 def _mark(entry: RunEntry) -> Mark:
+    if entry.lost:
+        return "unknown"
     match entry.status:
         case "waiting":
             return "waiting"
@@ -206,6 +210,8 @@ def _mark(entry: RunEntry) -> Mark:
 def _why(run: Listed, now: datetime) -> str:
     """What it waits for and how long it can be given, what it does, or why it ended."""
     entry = run.entry
+    if entry.lost:
+        return "broke off, can be resumed"
     match entry.status:
         case "waiting":
             return waits_for(run.pending, now)

@@ -18,6 +18,7 @@ from remit.amounts import Totals
 from remit.analysis.story import Called, Step, Story, read_story, words_of
 from remit.artifacts import HANDLE_PREFIX
 from remit.dispatch.person import pending_of
+from remit.errors import JournalError
 from remit.limits import Limits
 from remit.messages import Usage
 from remit.pending import Pending
@@ -206,6 +207,8 @@ class RunSheet(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None
     owner: str | None
     """Who executes it."""
+    lost: bool
+    """Whoever did is gone without a word: it broke off, and can be resumed."""
     created_at: datetime
     ended_at: datetime | None
     erased_at: datetime | None
@@ -259,6 +262,7 @@ def sheet_of(
         whose=None,
         error=None,
         owner=entry.owner,
+        lost=entry.lost,
         created_at=entry.created_at,
         ended_at=entry.ended_at,
         erased_at=entry.erased_at,
@@ -268,7 +272,7 @@ def sheet_of(
     if story is None:
         return about
     state, opened, ended = story.state, story.state.opened, story.state.ended
-    live = entry.owner is not None
+    live = entry.owner is not None and not entry.lost
     inside = _by_call(children)
     return msgspec.structs.replace(
         about,
@@ -316,6 +320,8 @@ async def pending_of_story(store: Journal, story: Story) -> tuple[PendingSheet, 
             continue
         if call.state.awaits is not None:
             child = await read_story(store, call.state.awaits, whole=False)
+            if child.state.opened.path[:-1] != story.state.opened.path:
+                raise JournalError(f"run {child.run_id!r} is not inside of {story.run_id!r}")
             found.extend(await pending_of_story(store, child))
         elif call.state.pending is not None:
             pending = pending_of(story.run_id, story.state.opened.path, call.state)

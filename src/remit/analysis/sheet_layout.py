@@ -127,7 +127,8 @@ class Page:
         if sheet.ended_at is not None:
             return f"{began}; ended {_time(sheet.ended_at)}, {self._ago(sheet.ended_at)}"
         if sheet.owner is not None:
-            return f"{began}; held by {one_line(sheet.owner)}"
+            gone = ", which is gone" if sheet.lost else ""
+            return f"{began}; held by {one_line(sheet.owner)}{gone}"
         return began
 
     def _ago(self, at: datetime) -> str:

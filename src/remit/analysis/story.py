@@ -14,7 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from remit.canonical import encode, parse_json
-from remit.errors import JournalError
+from remit.errors import JournalError, RemitError
 from remit.messages import ResultContent, Text, ToolUse
 from remit.preview import MASK, masking
 from remit.rows import (
@@ -45,6 +45,8 @@ __all__ = ["Aside", "Called", "Step", "Story", "read_story", "row_of", "words_of
 _LEAST_SECRET = 4
 """Shorter texts may stand for anything, and are not looked for in results."""
 _WITHHELD = "(not shown: it may quote a secret)"
+_MISFITS = (RemitError, ValueError, LookupError, TypeError, ArithmeticError, AttributeError)
+"""What comes of rows that nobody wrote in this order: they may have been forged, and are read all the same."""
 _GONE = "(what stands here is kept elsewhere)"
 
 
@@ -181,7 +183,13 @@ async def read_story(store: Journal, run_id: str, *, whole: bool) -> Story:
     """
     story = Story(run_id)
     for stored in await store.read(run_id):
-        story.apply(await row_of(store, run_id, stored) if whole else _hollow(_row(stored)))
+        row = await row_of(store, run_id, stored) if whole else _hollow(_row(stored))
+        try:
+            story.apply(row)
+        except _MISFITS as error:
+            raise JournalError(f"row {stored.seq} of run {run_id!r} has no place there") from error
+    if not story.state.rows:
+        raise JournalError(f"run {run_id!r} has no rows")
     return story
 
 

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from remit.analysis.retold import Retelling
 from remit.analysis.story import row_of
+from remit.cli.naming import entry_of
 from remit.cli.reading import Kept
 from remit.cli.streams import complain
 from remit.errors import JournalError
@@ -25,6 +26,8 @@ __all__ = ["Followed", "Tell", "follow_all", "follow_tree"]
 _LOOK_SECONDS: Final = 1.0
 """So often it is looked for runs that are new."""
 _LIVE: Final[frozenset[RunStatus]] = frozenset({"ready", "running"})
+_GONE: Final = 2
+"""So often in a row nobody is found who executes a run; in between another process may take it over."""
 _MOST: Final = 200
 """Runs that are followed at the same time."""
 
@@ -64,7 +67,7 @@ Tell: TypeAlias = Callable[[Followed, int, Sequence[Event]], None]
 
 
 async def follow_tree(store: Kept, entry: RunEntry, tell: Tell, *, first: int | None) -> Followed:
-    """Follow a run until it has ended or waits, and the runs inside of it.
+    """Follow a run until it has ended, waits or broke off, and the runs inside of it.
 
     `first` is the number of the first row that is told; None: what is committed from now on.
     Errors: `JournalError` where it cannot be read.
@@ -72,13 +75,17 @@ async def follow_tree(store: Kept, entry: RunEntry, tell: Tell, *, first: int | 
     top = Followed(entry)
     await top.catch_up(store, tell, first=first)
     tasks: set[asyncio.Task[None]] = set()
+    watching = asyncio.create_task(top.watch(store, tell))
     looking = asyncio.create_task(_look_inside(store, entry.run_id, tell, tasks))
     try:
-        await top.watch(store, tell)
+        await asyncio.wait({watching, looking}, return_when=asyncio.FIRST_COMPLETED)
         if tasks:
             await asyncio.wait(tasks, timeout=_LOOK_SECONDS)
     finally:
-        await _dismissed({looking, *tasks})
+        await _dismissed({watching, looking, *tasks})
+    for task in (watching, looking):
+        if not task.cancelled():
+            task.result()
     return top
 
 
@@ -109,9 +116,12 @@ async def follow_all(store: Kept, tell: Tell, *, first: int | None) -> None:
 async def _look_inside(
     store: Kept, run_id: str, tell: Tell, tasks: set[asyncio.Task[None]]
 ) -> None:
-    """Follow the runs inside of a run as they are there."""
+    """Follow the runs inside of a run as they are there, until whoever executes it is gone."""
     known = {run_id}
-    while True:
+    lost = 0
+    while lost < _GONE:
+        top = await entry_of(store, run_id)
+        lost = lost + 1 if top is None or top.lost else 0
         for parent in list(known)[:_MOST]:
             inside = RunQuery(parent=parent, statuses=_LIVE)
             for entry in await store.runs(inside, count=_MOST):

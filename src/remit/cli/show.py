@@ -135,6 +135,8 @@ async def _why(store: Kept, sheet: RunSheet, story: Story | None) -> tuple[Mark,
             "failed",
             f"{sheet.reason or sheet.status}; its rows cannot be read: {sheet.unreadable}",
         )
+    if sheet.lost:
+        return "unknown", "it broke off: whoever executed it is gone; it can be resumed"
     match sheet.status:
         case "ended":
             outcome = await stored_outcome(store, story.state)

@@ -107,7 +107,9 @@ async def _stands(store: Kept, story: Story) -> tuple[Mark, str]:
     if pending:
         ids = ", ".join(one_line(each.id) for each in pending)
         return "waiting", f"waits for {waits_for(pending, datetime.now(UTC))}: {ids}"
-    return "unknown", f"nothing more is told: it is {entry.status if entry else 'gone'}"
+    if entry is not None and entry.lost:
+        return "unknown", "it broke off: whoever executed it is gone; it can be resumed"
+    return "unknown", f"nothing more is told: it is {'gone' if entry is None else entry.status}"
 
 
 class _Jsonl:

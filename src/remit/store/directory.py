@@ -33,6 +33,8 @@ class RunEntry(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None
     erased_at: datetime | None
     """When what it said was erased; None where it is still there."""
+    lost: bool = False
+    """Whoever holds the lease is gone without a word: what it was doing broke off, and it can be resumed."""
 
 
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):

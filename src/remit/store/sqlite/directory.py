@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,18 +12,20 @@ from remit.store.directory import RunEntry, RunQuery
 
 __all__ = ["runs"]
 
-_COLUMNS = "run_id, remit, status, reason, parent, session, tags, owner, next_seq, created_at, ended_at, erased_at"
+_COLUMNS = "run_id, remit, status, reason, parent, session, tags, owner, next_seq, created_at, ended_at, erased_at, worker"
 
 
-def runs(connection: sqlite3.Connection, query: RunQuery, count: int) -> Sequence[RunEntry]:
-    """The newest `count` runs that fit."""
+def runs(
+    connection: sqlite3.Connection, query: RunQuery, count: int, lives: Callable[[str], bool]
+) -> Sequence[RunEntry]:
+    """The newest `count` runs that fit. `lives` tells of a worker whether it is alive."""
     conditions, values = _conditions(query)
     where = f"where {' and '.join(conditions)}" if conditions else ""
     found = connection.execute(
         f"select {_COLUMNS} from remit_run r {where} order by created_at desc, run_id desc limit ?",  # noqa: S608 - every part is ours, values are bound
         (*values, count),
     )
-    return [_entry(row) for row in found]
+    return [_entry(row, lives) for row in found]
 
 
 def _conditions(query: RunQuery) -> tuple[list[str], list[Any]]:
@@ -56,8 +58,22 @@ def _marks(values: Iterable[object]) -> str:
     return ", ".join("?" for _ in values)
 
 
-def _entry(row: tuple[Any, ...]) -> RunEntry:
-    run_id, remit, status, reason, parent, session, tags, owner, rows, created, ended, erased = row
+def _entry(row: tuple[Any, ...], lives: Callable[[str], bool]) -> RunEntry:
+    (
+        run_id,
+        remit,
+        status,
+        reason,
+        parent,
+        session,
+        tags,
+        owner,
+        rows,
+        created,
+        ended,
+        erased,
+        worker,
+    ) = row
     return RunEntry(
         run_id=run_id,
         remit=remit,
@@ -71,6 +87,7 @@ def _entry(row: tuple[Any, ...]) -> RunEntry:
         created_at=_time(created),
         ended_at=None if ended is None else _time(ended),
         erased_at=None if erased is None else _time(erased),
+        lost=worker is not None and status != "ended" and not lives(worker),
     )
 
 

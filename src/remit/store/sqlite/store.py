@@ -255,7 +255,10 @@ class SqliteStore:
     # Finding
 
     async def runs(self, query: RunQuery, *, count: int) -> Sequence[RunEntry]:
-        return await self._read(lambda c: directory.runs(c, query, count))
+        opening = self._open()
+        return await self._read(
+            lambda c: directory.runs(c, query, count, lambda worker: opening.lives(c, worker))
+        )
 
     def watch(self, run_id: str, after: int = -1) -> AsyncIterator[StoredRow]:
         return watched(self, run_id, after)
