@@ -11,6 +11,9 @@ judge (`protocol/`), which reads a request body as the provider receives it:
     provider.response(reply, body)                # a body, events or a stream: what was issued must come back
     model = remit.testing.judged(ScriptedModel([...]), "anthropic")      # the same for all requests of a run
 
+Tools are tried by `check_effects` (does a second run under one key change the world?) and `chaos` (calls that are
+doubled, late or lost); `docs/testing.md` shows both.
+
 `remit.testing.serve` (`serve/`, imported by itself) is a provider that plays a script, on a socket or in memory.
 """
 
@@ -21,21 +24,35 @@ from remit.models.validator import (
     prefix_of,
     validate_request,
 )
+from remit.testing.chaos import Chaos, Suffered, chaos
 from remit.testing.conformance_directory import DirectoryConformance
 from remit.testing.conformance_journal import JournalConformance
 from remit.testing.conformance_model import ModelConformance
 from remit.testing.conformance_sessions import SessionConformance
 from remit.testing.crash import CrashPoint, CrashStore, Ledger, crash_points
+from remit.testing.effects import (
+    EffectCase,
+    EffectFinding,
+    EffectReport,
+    FalseEffect,
+    check_effects,
+    effects_of,
+)
 from remit.testing.judged import JudgedModel, judged
 from remit.testing.loop import Deadlock, VirtualLoop, run_virtual
 from remit.testing.protocol import Judge, Refused, judge
 from remit.testing.workers import SimulatedWorkers
 
 __all__ = [
+    "Chaos",
     "CrashPoint",
     "CrashStore",
     "Deadlock",
     "DirectoryConformance",
+    "EffectCase",
+    "EffectFinding",
+    "EffectReport",
+    "FalseEffect",
     "InvalidRequest",
     "JournalConformance",
     "Judge",
@@ -49,8 +66,12 @@ __all__ = [
     "SessionConformance",
     "SimulatedWorkers",
     "Step",
+    "Suffered",
     "VirtualLoop",
+    "chaos",
+    "check_effects",
     "crash_points",
+    "effects_of",
     "judge",
     "judged",
     "prefix_of",

@@ -258,6 +258,10 @@ class Tool(Generic[P, R]):
         """Under one condition more."""
         return self._changed(conditions=(*self.conditions, condition))
 
+    def unclaimed(self) -> Tool[P, R]:
+        """Without its resources, which hold nobody back in another process: for tests that play two of them."""
+        return self._changed(_resources=(), _footprint=Footprint(self._footprint.writes, None))
+
     def _changed(self, **changes: Any) -> Tool[P, R]:
         changed = copy.copy(self)
         vars(changed).update(changes)
