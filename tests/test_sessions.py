@@ -842,6 +842,31 @@ def test_a_crash_at_any_point_leaves_a_session_that_goes_on() -> None:
     assert points > 8
 
 
+def test_a_crash_while_one_waits_for_the_other_leaves_both_in_some_order() -> None:
+    """case 28, E8, T1: whoever starts both again gets both, each whole, with nothing of either run twice."""
+
+    async def both(remit: Remit[Any]) -> list[Outcome[Any]]:
+        return await asyncio.gather(
+            *[remit.run(each, session="s", session_wait=600, run_id=each) for each in "ab"]
+        )
+
+    async def scenario(store: CrashStore) -> None:
+        await both(clerk(store, ScriptedModel(echo, latency=1)))
+
+    points = 0
+    for point in crash_points(scenario, latency=0.01):
+        points += 1
+
+        async def goes_on(store: MemoryStore = point.store) -> None:
+            outcomes = await both(clerk(store))
+            longest = max([outcome.transcript for outcome in outcomes], key=len)
+            assert is_serial(longest)
+            assert sorted(asked(longest)) == ["a", "b"]
+
+        run_virtual(goes_on())
+    assert points > 12
+
+
 def test_a_run_that_is_cancelled_before_its_first_step_frees_its_session() -> None:
     """K1, case 28: whoever gives up while a run is created leaves nothing behind that holds the session."""
 

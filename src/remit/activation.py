@@ -142,7 +142,7 @@ async def start(config: Config, host: Host, request: Request) -> Activation:
 
     One that another process executes is waited for.
     Errors: `ConfigurationError` where the call is wrong, the model lacks its key or the id stands for another
-    request.
+    request; `SessionBusy`.
     """
     _check_prices(config, request.limits, host.frame)
     check_ready(config.model)
@@ -185,16 +185,15 @@ async def _give_up(config: Config, host: Host, run_id: str) -> None:
         await (await cancel(config, alone, run_id)).task
 
     closing = asyncio.get_running_loop().create_task(close())
-    with contextlib.suppress(
-        asyncio.CancelledError, RemitError
-    ):  # it stays to be resumed or cancelled
+    # Where that fails, the run is there to be resumed or cancelled.
+    with contextlib.suppress(asyncio.CancelledError, RemitError):
         await asyncio.shield(closing)
 
 
 async def _begun(
     config: Config, host: Host, request: Request, new: NewRun, opened: Opened
 ) -> Begun:
-    """Create the run, or find that its id exists. Errors: `ConfigurationError`, `SessionBusy`."""
+    """Create the run, or find that its id exists. Errors: `ConfigurationError`, `SessionBusy`, `JournalError`."""
     reads, workers = config.model.profile.reads, host.workers
     if request.session is not None:
         return await begin(

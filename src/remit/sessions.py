@@ -63,18 +63,18 @@ async def begin(
 
     Units: `wait` is the seconds for which another run is waited for, on the event loop's clock.
     Errors: `SessionBusy`; `ConfigurationError` where that would never end, as the run that holds the session waits
-    for this one.
+    for this one; `JournalError` where the conversation cannot be read.
     """
     clock = asyncio.get_running_loop().time
     until, pause = clock() + wait, _LOOK_SECONDS
-    past = _Past()
+    past, history = _Past(), Inherited()
     while True:
-        history = await inherited(past.transcript, reads=reads, workers=workers)
         found = await store.create(_next(new, opened, past, history))
         if isinstance(found, bool):
             return Begun(found, None if history.reworded else past.transcript)
         if found.newest is None or found.is_free:
             past = await _read(store, found)
+            history = await inherited(past.transcript, reads=reads, workers=workers)
             continue
         holder = found.newest.run_id
         await _refuse_inside(store, new, holder)
