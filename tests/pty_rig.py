@@ -61,7 +61,7 @@ class Person:
             "PYTHONPATH": str(ROOT / "src"),
             "TERM": "xterm-256color",
             "LANG": "C.UTF-8",
-            "HOME": "/nonexistent",
+            "HOME": "/nonexistent" if cwd is None else str(cwd / "home"),
             **(env or {}),
         }
         self.process = subprocess.Popen(

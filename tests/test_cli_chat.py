@@ -114,7 +114,7 @@ def test_the_first_prompt_that_is_not_completed_ends_a_chat_that_nobody_sits_at(
     write_script(shop.directory, ["One.", PAY, "Never."])
     ended = shop(*SHOPPING, stdin=b"a\nb\nc\n")
     assert (ended.code, ended.out) == (exits.OF_REASON["waiting"], "One.\nI pay.\n")
-    assert "kept in memory" in ended.err
+    assert "It is kept: remit approve " in ended.err
 
 
 def test_approvals_are_decided_in_a_chat_too(shop: Cli) -> None:

@@ -47,7 +47,7 @@ COMP_WORDS=({words}); COMP_CWORD={at}; COMPREPLY=(); _remit; printf '%s\\n' "${{
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (["remit", "r"], {"run", "runs"}),
+        (["remit", "dem"], {"demo"}),
         (["remit", "config", ""], {"show", "check"}),
         (["remit", "run", "--ste"], {"--steps"}),
         (["remit", "run", "--color", ""], {"auto", "always", "never"}),

@@ -16,6 +16,7 @@ from promises import read_tests
 from remit.cli.app import APP
 
 _LIMITS = ("steps", "tokens", "usd", "calls", "seconds")
+_ACTING = "test_cli_acting.py"
 _DISPLAY = ("plain", "quiet", "verbose", "no-motion", "color")
 TESTED = {
     "chat --color": "test_cli_chat.py::test_a_chat_is_shown_as_its_flags_say",
@@ -86,6 +87,62 @@ TESTED = {
     "tools --model": "test_cli_views.py::test_a_model_says_what_part_of_its_window_the_tools_take",
     "tools --tools": "test_cli_targets.py::test_several_targets_are_put_together_and_one_tool_counts_once",
     "tools TARGET": "test_cli_targets.py::test_a_file_and_a_module_give_the_same_tools",
+    "approvals --json": f"{_ACTING}::test_everything_that_is_waited_for_is_listed_and_no_token_is",
+    "approve --by": f"{_ACTING}::test_what_is_approved_is_shown_whole_runs_once_and_its_run_goes_on",
+    "approve --json": f"{_ACTING}::test_of_two_people_who_approve_at_once_one_is_told_that_the_other_was_first",
+    "approve --no-resume": f"{_ACTING}::test_no_resume_decides_alone_and_loads_no_code",
+    "approve --yes": f"{_ACTING}::test_nobody_is_asked_where_nobody_sits_and_no_beginning_of_an_id_decides",
+    "cancel --json": f"{_ACTING}::test_a_run_is_cancelled_from_another_process_while_its_tool_hangs",
+    "chat --session": f"{_ACTING}::test_a_session_is_gone_on_with_by_the_next_command",
+    "chat --session-wait": f"{_ACTING}::test_a_session_is_gone_on_with_by_the_next_command",
+    "reject --by": f"{_ACTING}::test_who_rejects_gives_the_model_a_reason",
+    "reject --json": f"{_ACTING}::test_who_rejects_gives_the_model_a_reason",
+    "reject --no-resume": f"{_ACTING}::test_every_way_to_decide_takes_the_same_flags",
+    "reject --reason": f"{_ACTING}::test_who_rejects_gives_the_model_a_reason",
+    "resume --exit-zero": f"{_ACTING}::test_new_limits_that_leave_no_room_change_nothing",
+    "resume --json": f"{_ACTING}::test_a_run_that_met_a_limit_goes_on_with_more",
+    "resume --jsonl": f"{_ACTING}::test_a_run_that_met_a_limit_goes_on_with_more",
+    "resume --reopen": f"{_ACTING}::test_a_run_is_cancelled_from_another_process_while_its_tool_hangs",
+    "run --session": f"{_ACTING}::test_a_session_is_gone_on_with_by_the_next_command",
+    "run --session-wait": f"{_ACTING}::test_a_session_is_gone_on_with_by_the_next_command",
+    "send --json": f"{_ACTING}::test_what_is_said_to_a_run_is_heard_when_it_goes_on",
+    "supply --by": f"{_ACTING}::test_a_question_is_answered_from_another_process",
+    "supply --error": f"{_ACTING}::test_a_question_is_answered_from_another_process",
+    "supply --json": f"{_ACTING}::test_a_question_is_answered_from_another_process",
+    "supply --no-resume": f"{_ACTING}::test_an_answer_that_does_not_fit_uses_nothing_up",
+    **{
+        f"resume --{limit}": f"{_ACTING}::test_new_limits_that_leave_no_room_change_nothing"
+        for limit in ("usd", "calls")
+    },
+    **{
+        f"resume --{limit}": f"{_ACTING}::test_a_run_that_met_a_limit_goes_on_with_more"
+        for limit in ("steps", "tokens", "seconds")
+    },
+    **{
+        f"{command} --{flag}": f"{_ACTING}::test_every_way_to_decide_takes_the_same_flags"
+        for command in ("approve", "reject", "supply", "resume")
+        for flag in (*_DISPLAY, "remit", "tools", "model", "base-url", "confirm", "store")
+    },
+    **{
+        f"{command} --store": f"{_ACTING}::test_every_way_to_decide_takes_the_same_flags"
+        for command in ("approvals", "cancel", "send")
+    },
+    **{
+        f"{command} --{flag}": f"{_ACTING}::test_where_a_run_is_kept_and_what_it_is_marked_with"
+        for command in ("run", "chat")
+        for flag in ("store", "tag")
+    },
+    **{
+        f"{command} PENDING": f"{_ACTING}::test_nobody_is_asked_where_nobody_sits_and_no_beginning_of_an_id_decides"
+        for command in ("approve", "reject")
+    },
+    "supply PENDING": f"{_ACTING}::test_a_question_is_answered_from_another_process",
+    "supply VALUE": f"{_ACTING}::test_a_question_is_answered_from_another_process",
+    "cancel RUN": f"{_ACTING}::test_a_killed_run_is_cancelled_by_whoever_says_so",
+    "cancel OTHERS": f"{_ACTING}::test_a_killed_run_is_cancelled_by_whoever_says_so",
+    "resume RUN": f"{_ACTING}::test_a_run_that_met_a_limit_goes_on_with_more",
+    "send RUN": f"{_ACTING}::test_what_is_said_to_a_run_is_heard_when_it_goes_on",
+    "send TEXT": f"{_ACTING}::test_what_is_said_to_a_run_is_heard_when_it_goes_on",
     **{
         f"run --{limit}": "test_cli_run.py::test_the_exit_code_says_why_a_run_ended"
         for limit in _LIMITS
@@ -158,8 +215,9 @@ def test_a_command_of_the_readme_runs(command: str, tmp_path: Path) -> None:
     assert ended.stdout or "install" in command or "chat" in command
 
 
-def test_the_readme_shows_every_command(tmp_path: Path) -> None:
-    shown = " ".join(commands_of(ROOT / "README.md"))
+def test_the_readme_or_a_page_shows_every_command(tmp_path: Path) -> None:
+    pages = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    shown = " ".join(line for page in pages for line in commands_of(page))
     assert [name for name in APP if name[0] != "-" and f"remit {name}" not in shown] == []
 
 

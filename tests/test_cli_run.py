@@ -292,10 +292,16 @@ def test_approvals_are_decided_by_whoever_is_named(
 
 def test_a_run_that_waits_says_what_can_be_done_and_nothing_that_cannot(shop: Cli) -> None:
     write_script(shop.directory, [PAY])
-    ended = shop("run", "hi", "--remit", "shop.py")
+    ended = shop("run", "hi", "--remit", "shop.py", "--store", "memory:")
     assert (ended.code, ended.out) == (exits.OF_REASON["waiting"], "I pay.\n")
     assert "kept in memory" in ended.err
-    assert "remit resume" not in ended.err
+    assert "remit approve" not in ended.err
+    kept = shop("run", "hi", "--remit", "shop.py", "--json")
+    (pending,) = kept.document["pending"]
+    assert kept.err.endswith(f" It is kept: remit approve {pending['id']} (or remit reject)\n")
+    elsewhere = shop("run", "hi", "--remit", "shop.py", "--store", "sqlite:///my runs.db")
+    path = shop.directory / "my runs.db"
+    assert elsewhere.err.endswith(f"(or remit reject) --store 'sqlite:///{path}'\n")
 
 
 QUESTIONS = """
@@ -331,11 +337,13 @@ def test_questions_and_results_are_waited_for_too(
 ) -> None:
     shop.write("ask.py", QUESTIONS)
     write_script(shop.directory, [{"calls": [{"tool": tool}]}, "Done."])
-    ended = shop("run", "hi", *SCRIPT, "--tools", "ask.py", "--json")
+    asking = ("run", "hi", *SCRIPT, "--tools", "ask.py", "--json")
+    assert told in shop(*asking, "--store", "memory:").err
+    ended = shop(*asking)
     (pending,) = ended.document["pending"]
     assert (ended.code, pending["kind"], pending["tool"]) == (14, kind, tool)
     assert (pending["schema"] is None) == (kind != "input")
-    assert told in ended.err
+    assert f"remit supply {pending['id']} VALUE" in ended.err
 
 
 def test_a_person_answers_what_a_tool_asks(tmp_path: Path) -> None:
@@ -522,7 +530,7 @@ def test_a_waiting_run_tells_what_it_waits_for_and_no_token(shop: Cli) -> None:
 
 
 def test_the_same_run_id_is_the_same_run_and_another_prompt_is_refused(tmp_path: Path) -> None:
-    """E8: as far as one process and its memory go."""
+    """E8: in one process, as in several."""
     (tmp_path / "shop.py").write_text(SHOP, "utf-8")
     write_script(tmp_path, ["Hello."])
     script = (

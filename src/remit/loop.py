@@ -89,6 +89,7 @@ def _tell_start(run: Run) -> None:
                 "model": run.config.model.name,
                 "limits": run.state.limits.to_json(),
                 "steps": run.state.steps,
+                "open": sum(not call.settled for call in run.state.calls),
                 "session": run.state.opened.session,
             },
         )

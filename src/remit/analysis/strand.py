@@ -86,6 +86,11 @@ class Strand:
             return None
         return self.of(Words, label=self._label, text=visible(self._unfinished))
 
+    def taken_up(self, unsettled: int, now: float) -> None:
+        """An activation begins; so many calls of the newest step have no result yet."""
+        self._unsettled = unsettled
+        self.turn("calling" if unsettled else "asking", now)
+
     # Words
 
     @property

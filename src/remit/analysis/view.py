@@ -228,7 +228,7 @@ class RunView:
 
     def _started(self, strand: Strand, fields: Mapping[str, Any], now: float) -> tuple[Line, ...]:
         strand.steps = _whole(fields.get("steps"))
-        strand.turn("asking", now)
+        strand.taken_up(_whole(fields.get("open")), now)
         return ()
 
     def _ended(self, strand: Strand, fields: Mapping[str, Any], now: float) -> tuple[Line, ...]:

@@ -21,7 +21,7 @@ from remit.cli import exits
 from remit.cli.help import Pages
 from remit.cli.options import STDIN
 from remit.cli.streams import complain, flush_stdout, tolerant
-from remit.errors import RemitError, RunBusy
+from remit.errors import DecisionError, RemitError, RunBusy, SessionBusy
 
 __all__ = ["APP", "main"]
 
@@ -70,6 +70,46 @@ _COMMANDS: Final = (
         "remit.cli.artifact:artifact",
         "HANDLE [FLAGS]",
         "Print a full output that a run keeps.",
+    ),
+    _Command(
+        "resume",
+        "remit.cli.resume:resume",
+        "RUN [FLAGS]",
+        "Go on with a run that waits, was cut off, or met a limit.",
+        exits.TABLE,
+    ),
+    _Command(
+        "approvals",
+        "remit.cli.approvals:approvals",
+        "[FLAGS]",
+        "List what runs wait for: decisions, answers, results.",
+    ),
+    _Command(
+        "approve",
+        "remit.cli.decide:approve",
+        "ID [FLAGS]",
+        "Approve a call once, after seeing exactly what will run.",
+        exits.TABLE,
+    ),
+    _Command(
+        "reject",
+        "remit.cli.decide:reject",
+        "ID [FLAGS]",
+        "Refuse a call that waits for approval.",
+        exits.TABLE,
+    ),
+    _Command(
+        "supply",
+        "remit.cli.supply:supply",
+        "ID VALUE|@FILE|- [FLAGS]",
+        "Answer what a tool asks, or bring the result of a call.",
+        exits.TABLE,
+    ),
+    _Command(
+        "cancel", "remit.cli.steer:cancel", "RUN... [FLAGS]", "Cancel runs, wherever they execute."
+    ),
+    _Command(
+        "send", "remit.cli.steer:send", "RUN TEXT|- [FLAGS]", "Say something to a run under way."
     ),
     _Command(
         "tools",
@@ -155,9 +195,12 @@ def _run(arguments: Sequence[str]) -> int:
         code = command(*bound.args, **bound.kwargs)
     except CycloptsError as error:
         complain(_words(error))
-    except RunBusy as error:
+    except (RunBusy, SessionBusy) as error:
         complain(str(error))
         return exits.CONFLICT
+    except DecisionError as error:
+        complain(str(error))
+        return exits.NOT_FOUND if error.why == "unknown" else exits.CONFLICT
     except exits.NotFound as error:
         complain(str(error))
         return exits.NOT_FOUND

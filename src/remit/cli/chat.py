@@ -10,7 +10,9 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter
 
 from remit.amounts import Totals
 from remit.analysis.cells import clip, one_line, visible
@@ -19,14 +21,15 @@ from remit.cli.assemble import remit_for
 from remit.cli.content import piped_lines, proper_text
 from remit.cli.display import Display as Shown
 from remit.cli.display import display_for
-from remit.cli.options import Display, Limit, Who
+from remit.cli.kept import Kept, kept
+from remit.cli.options import Display, Limit, SessionFlag, SessionWait, StoreFlag, Who
+from remit.cli.recorded import tags_of
 from remit.cli.run import code_of, confirming, refuse_contradictions, waiting_advice, watched
 from remit.cli.settings import here, read_settings
 from remit.cli.signals import Interrupts, run_until_done
 from remit.cli.streams import Streams, complain, own_stdout
-from remit.cli.targets import AnyRemit
 from remit.cli.tools import table
-from remit.errors import ConfigurationError
+from remit.errors import ConfigurationError, SessionBusy
 from remit.messages import Media, Message, Opaque, Text, ToolResult, ToolUse
 from remit.outcome import Outcome, Reason
 from remit.transcript import Transcript
@@ -37,19 +40,37 @@ _RESULT_CHARS: Final = 300
 """Of a result /show shows so much."""
 
 
-def chat(*, who: Who = Who(), limit: Limit = Limit(), display: Display = Display()) -> int:
+def chat(
+    *,
+    who: Who = Who(),
+    session: SessionFlag = None,
+    session_wait: SessionWait = None,
+    tag: Annotated[tuple[str, ...], Parameter(metavar="NAME=VALUE")] = (),
+    store: StoreFlag = None,
+    limit: Limit = Limit(),
+    display: Display = Display(),
+) -> int:
     """Talk: several prompts, one conversation. The limits are those of each prompt.
 
     /help lists what else can be asked; Ctrl-C cancels what runs, Ctrl-D ends the chat. Piped in, each line
     is a prompt, and the first that is not completed ends the chat with its exit code.
+
+    Args:
+        tag: Mark the run of each prompt, for remit runs --tag. Repeat it for more.
     """
     refuse_contradictions(display)
     with own_stdout() as streams:
         directory = here()
-        remit = remit_for(who, limit, read_settings(directory, os.environ), directory)
+        settings = read_settings(directory, os.environ)
+        remit = remit_for(who, limit, settings, directory)
+        tags = tags_of(tag, who, directory, None)
+        if session is not None:
+            proper_text(session, "--session")
         shown = display_for(streams, display)
         remit = confirming(remit, who.confirm, shown, directory)
-        return run_until_done(_Chat(remit, shown, streams).talk)
+        with kept(remit, store, settings) as where:
+            talk = _Chat(where, shown, streams, tags, session, session_wait).talk
+            return run_until_done(talk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +85,13 @@ class _Turn:
 class _Chat:
     """A conversation under way."""
 
-    remit: AnyRemit
+    where: Kept
     shown: Shown
     streams: Streams
+    tags: Mapping[str, str]
+    session: str | None
+    """Where the store keeps the conversation; without one it lasts as long as the chat."""
+    session_wait: float | None
     turns: list[_Turn] = field(default_factory=list[_Turn])
     """What the next prompt goes on from; /undo takes the last one away."""
     spent: Totals = field(default_factory=Totals)
@@ -85,7 +110,7 @@ class _Chat:
                     self._view(said)
                 else:
                     code = await self._run(proper_text(said, "the prompt"), interrupts)
-            except ConfigurationError as error:
+            except (ConfigurationError, SessionBusy) as error:
                 if not person:
                     raise
                 complain(str(error))
@@ -117,14 +142,19 @@ class _Chat:
                 yield said
 
     async def _run(self, said: str, interrupts: Interrupts) -> int:
-        history = self.turns[-1].outcome.transcript if self.turns else None
-        outcome = await watched(
-            self.remit, (Text(said),), None, self.shown, interrupts, history=history
+        gone_on_from = self.turns[-1].outcome.transcript if self.turns else None
+        running = self.where.remit.stream(
+            (Text(said),),
+            history=gone_on_from if self.session is None else None,
+            session=self.session,
+            session_wait=self.session_wait,
+            tags=self.tags,
         )
+        outcome = await watched(running, self.where, self.shown, interrupts)
         self.turns.append(_Turn(said, outcome))
         self.spent += outcome.spend.tree
         if outcome.reason is Reason.WAITING:
-            complain(waiting_advice(outcome, self.remit))
+            complain(waiting_advice(outcome, self.where))
         return code_of(outcome, interrupts)
 
     # What can be asked beside
@@ -133,7 +163,7 @@ class _Chat:
         command = said.split(maxsplit=1)[0]
         views: Mapping[str, Callable[[], Iterator[str]]] = {
             "/cost": self._cost,
-            "/tools": lambda: table(self.remit),
+            "/tools": lambda: table(self.where.remit),
             "/show": self._show,
             "/undo": self._undo,
             "/help": _help,
@@ -162,6 +192,9 @@ class _Chat:
             yield from _said(message)
 
     def _undo(self) -> Iterator[str]:
+        if self.session is not None:
+            yield "What was said in a session is kept: nothing is taken back."
+            return
         if not self.turns:
             yield "Nothing has been said yet."
             return
@@ -178,7 +211,7 @@ def _help() -> Iterator[str]:
     yield "/cost    what this chat has used"
     yield "/tools   what the model sees of your tools"
     yield "/show    the conversation as the model knows it"
-    yield "/undo    take the last prompt and its answer back; what its calls have done stays done"
+    yield "/undo    take the last prompt and its answer back, without --session; what its calls have done stays done"
     yield "/quit    end the chat, as Ctrl-D does"
     yield "Ctrl-C   cancel what runs, or throw the line away"
 

@@ -16,7 +16,14 @@ from typing import Final, TextIO
 from remit.errors import ConfigurationError
 from remit.messages import Media, ResultContent, Text
 
-__all__ = ["piped_lines", "proper_text", "read_bounded", "read_content"]
+__all__ = [
+    "decoded",
+    "piped_lines",
+    "proper_text",
+    "read_bounded",
+    "read_content",
+    "read_piped",
+]
 
 _MAX_BYTES: Final = 32 * 1024 * 1024
 """Of standard input or of one file. Far beyond what any model reads, and kept in memory whole."""
@@ -39,7 +46,7 @@ def read_content(
     if prompt is not None:
         content.append(Text(proper_text(prompt, "the prompt")))
     if from_stdin or _is_fed(stdin):
-        piped = _decoded(_bounded(stdin), "standard input")
+        piped = read_piped(stdin)
         if piped.strip():
             content.append(Text(piped))
     if not any(isinstance(block, Text) and block.text.strip() for block in content):
@@ -47,6 +54,11 @@ def read_content(
             'the prompt is empty: say what is to be done, as in remit run "...", or pipe it in'
         )
     return (*content, *(_attached(path, directory) for path in files))
+
+
+def read_piped(stdin: TextIO) -> str:
+    """Standard input, to its end."""
+    return decoded(_bounded(stdin), "standard input")
 
 
 async def piped_lines(stdin: TextIO) -> AsyncIterator[str]:
@@ -59,9 +71,9 @@ async def piped_lines(stdin: TextIO) -> AsyncIterator[str]:
                 f"a line of standard input is longer than {_MAX_BYTES:,} bytes"
             )
         for line in lines:
-            if said := _decoded(line, "standard input").strip():
+            if said := decoded(line, "standard input").strip():
                 yield said
-    if said := _decoded(rest, "standard input").strip():
+    if said := decoded(rest, "standard input").strip():
         yield said
 
 
@@ -105,7 +117,8 @@ def _bounded(stdin: TextIO) -> bytes:
     return piped
 
 
-def _decoded(found: bytes, what: str) -> str:
+def decoded(found: bytes, what: str) -> str:
+    """A text from outside. Errors: `ConfigurationError` that begins with `what`."""
     try:
         text = found.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -137,4 +150,4 @@ def _attached(path: Path, directory: Path) -> ResultContent:
         if not found:
             raise ConfigurationError(f"-f {path}: the file is empty")
         return Media(kind, found, path.name)
-    return Text(f"{path.name}:\n\n{_decoded(found, f'-f {path}')}")
+    return Text(f"{path.name}:\n\n{decoded(found, f'-f {path}')}")

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from remit import demo as shop
 from remit.cli.assemble import flagged, model_of
 from remit.cli.display import display_for
+from remit.cli.kept import Kept
 from remit.cli.options import Display, Limit, Who
 from remit.cli.run import code_of, refuse_contradictions, watched
 from remit.cli.settings import here, read_settings
@@ -74,7 +75,8 @@ def demo(
             return choice
 
         async def play(interrupts: Interrupts) -> int:
-            outcome = await watched(desk, (Text(shop.QUESTION),), None, shown, interrupts)
+            running = desk.stream((Text(shop.QUESTION),))
+            outcome = await watched(running, Kept(desk, None), shown, interrupts)
             for line in (*_told(outcome.transcript), "", *_account(outcome, desk)):
                 say(line)
             return code_of(outcome, interrupts)

@@ -165,8 +165,13 @@ class Display(Protocol):
         """Somebody asked for the end."""
         ...
 
-    def end(self, outcome: Outcome[Any], *, answer: str | None) -> None:
-        """The run has ended. `answer` goes to standard output, unless it stands on the same terminal already."""
+    def end(
+        self, outcome: Outcome[Any], *, answer: str | None, reached_by: str | None = None
+    ) -> None:
+        """The run has ended. `answer` goes to standard output, unless it stands on the same terminal already.
+
+        `reached_by` is as in `Kept`.
+        """
         ...
 
     def close(self) -> None:
@@ -412,7 +417,9 @@ class PageDisplay(_Asking):
         super().cancelling()
         self._page.touch()
 
-    def end(self, outcome: Outcome[Any], *, answer: str | None) -> None:
+    def end(
+        self, outcome: Outcome[Any], *, answer: str | None, reached_by: str | None = None
+    ) -> None:
         """The answer, then the one line about the end."""
         for pending_id in list(self._held):
             self._tell_held(pending_id)
@@ -430,6 +437,7 @@ class PageDisplay(_Asking):
             name=self._name,
             shown=self._same,
             left=self._view.left_running,
+            reached_by=reached_by,
         )
         self._show((Closing(mark=mark, text=text),))
 
@@ -483,7 +491,13 @@ class QuietDisplay(_Asking):
     def begin(self, run_id: str, name: str, model: str, limits: Limits) -> None:  # noqa: ARG002 - as every display
         self._watch(limits)
 
-    def end(self, outcome: Outcome[Any], *, answer: str | None) -> None:  # noqa: ARG002 - as every display
+    def end(
+        self,
+        outcome: Outcome[Any],  # noqa: ARG002 - as every display
+        *,
+        answer: str | None,
+        reached_by: str | None = None,  # noqa: ARG002 - as every display
+    ) -> None:
         """The answer alone."""
         if answer:
             write_answer(answer, self._answers)
@@ -503,7 +517,13 @@ class JsonlDisplay(_Asking):
         super().hear(event)
         self._write(event.to_json())
 
-    def end(self, outcome: Outcome[Any], *, answer: str | None) -> None:  # noqa: ARG002 - as every display
+    def end(
+        self,
+        outcome: Outcome[Any],
+        *,
+        answer: str | None,  # noqa: ARG002 - as every display
+        reached_by: str | None = None,  # noqa: ARG002 - as every display
+    ) -> None:
         """The outcome, which holds the answer."""
         self._write({"kind": "outcome", **outcome_document(outcome)})
 

@@ -19,16 +19,31 @@ _FLAGS = {
     Reason.CALL_BUDGET: "--calls",
     Reason.DEADLINE: "--seconds",
 }
+_AGAIN = {
+    Reason.CANCELLED: "what is done is kept, go on",
+    Reason.MODEL_FAILED: "try again",
+    Reason.JOURNAL_FAILED: "try again",
+    Reason.INTERNAL_ERROR: "try again",
+}
+"""What has ended for no limit and can be gone on with."""
+_REOPEN = {Reason.CANCELLED: " --reopen"}
 _OPEN = 3
 """So many open questions are named."""
 
 
 def ending(
-    outcome: Outcome[Any], limits: Limits, *, name: str, shown: bool, left: list[str]
+    outcome: Outcome[Any],
+    limits: Limits,
+    *,
+    name: str,
+    shown: bool,
+    left: list[str],
+    reached_by: str | None = None,
 ) -> tuple[Mark, str]:
     """The mark and the words of the end.
 
     `name` is that of the remit, `shown` whether its answer stands above, `left` are tools that still run.
+    `reached_by` is what `remit resume` is given beside the run to go on with it; None where no command can.
     """
     completed = outcome.completed
     mark: Mark = "ok" if completed else "waiting" if outcome.reason is Reason.WAITING else "failed"
@@ -38,7 +53,7 @@ def ending(
         parts.append(f"still running: {', '.join(left)} (may yet take effect)")
     if not completed and outcome.text.strip():
         parts.append("answer so far above" if shown else "answer so far on stdout")
-    parts += _advice(outcome, limits, name)
+    parts += _advice(outcome, limits, name, reached_by)
     return mark, " · ".join(one_line(part) for part in parts)
 
 
@@ -90,9 +105,13 @@ def _spent(outcome: Outcome[Any]) -> list[str]:
     return [steps, f"{count(spent.tokens)} tokens{cached}", *money, duration(spent.seconds)]
 
 
-def _advice(outcome: Outcome[Any], limits: Limits, name: str) -> list[str]:
+def _advice(outcome: Outcome[Any], limits: Limits, name: str, reached_by: str | None) -> list[str]:
     """What a person can do now. Only what exists."""
     flag = _FLAGS.get(outcome.reason)
+    resume = None if reached_by is None else f"remit resume {outcome.run_id}{reached_by}"
+    if flag is None and resume is not None:
+        again = _AGAIN.get(outcome.reason)
+        return [] if again is None else [f"{again}: {resume}{_REOPEN.get(outcome.reason, '')}"]
     if flag is None or outcome.whose not in {None, name}:
         return []
     spent = outcome.spend.tree
@@ -109,4 +128,6 @@ def _advice(outcome: Outcome[Any], limits: Limits, name: str) -> list[str]:
             if limits.deadline is not None and spent.seconds < limits.seconds / 2:
                 return []  # the calendar's, which no flag moves
             more = f"{2 * limits.seconds:g}"
+    if resume is not None:
+        return [f"resume with more: {resume} {flag} {more}"]
     return [f"with more it gets further: {flag} {more}"]

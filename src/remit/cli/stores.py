@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -22,8 +23,10 @@ from remit.errors import ConfigurationError
 from remit.store.names import file_named
 from remit.store.sqlite import SqliteStore
 
-__all__ = ["Place", "no_store", "place_of", "store_to_read", "store_to_write"]
+__all__ = ["BUILT_IN_PLACE", "Place", "no_store", "place_of", "store_to_read", "store_to_write"]
 
+BUILT_IN_PLACE: Final = "built in"
+"""The origin of a place that nobody chose."""
 _PRIVATE_FOLDER = 0o700
 _PRIVATE_FILE = 0o600
 
@@ -73,7 +76,7 @@ def store_to_write(place: Place) -> SqliteStore:
             f"{place.origin}: memory: keeps nothing once the command has ended; name a file, "
             "such as sqlite:///remit.db"
         )
-    if place.origin == "built in":
+    if place.origin == BUILT_IN_PLACE:
         _make_private(place.path)
     return SqliteStore(place.path)
 

@@ -29,6 +29,7 @@ from remit.tools import Tool, flattened
 __all__ = [
     "AnyRemit",
     "AnyTool",
+    "absolute",
     "function_of",
     "remit_of",
     "tools_of",
@@ -110,6 +111,15 @@ def function_of(target: str, base: Path) -> Callable[..., Any]:
     if not callable(found):
         raise ConfigurationError(f"{target} is no function but {_kind(found)}")
     return found
+
+
+def absolute(target: str, base: Path) -> str:
+    """The same target, to be found from anywhere; what is no file stays as it is. Nothing is loaded."""
+    named = _Named.parse(target)
+    if not _is_file(named.place):
+        return target
+    path = _path(named.place, base)
+    return str(path) if named.name is None else f"{path}:{named.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +229,7 @@ def _kind(value: object) -> str:
 
 def _load(place: str, base: Path) -> ModuleType:
     """Import a file or a module, once."""
-    if place.endswith(".py") or "/" in place or os.sep in place:
+    if _is_file(place):
         return _load_file(place, base)
     if not all(part.isidentifier() for part in place.split(".")):
         raise ConfigurationError(f"{place!r} is neither a file with its .py nor a module")
@@ -235,11 +245,19 @@ def _load(place: str, base: Path) -> ModuleType:
         raise
 
 
-def _load_file(place: str, base: Path) -> ModuleType:
+def _is_file(place: str) -> bool:
+    return place.endswith(".py") or "/" in place or os.sep in place
+
+
+def _path(place: str, base: Path) -> Path:
     try:
-        path = (base / Path(place).expanduser()).resolve()
+        return (base / Path(place).expanduser()).resolve()
     except (OSError, RuntimeError) as error:  # a home of nobody, links in a circle
         raise ConfigurationError(f"{place}: {error}") from error
+
+
+def _load_file(place: str, base: Path) -> ModuleType:
+    path = _path(place, base)
     if not path.is_file():
         near = _close(path.name, [each.name for each in path.parent.glob("*.py")])
         raise ConfigurationError(f"there is no file {place}{near}")

@@ -9,10 +9,10 @@ _remit() {
   prev="${COMP_WORDS[COMP_CWORD-1]}"
 
   # Build list of options that take values (to skip their arguments)
-  local options_with_values='--base-url --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --only --out --output --range --reason --remit --run --run-id --seconds --session --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
+  local options_with_values='--base-url --by --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
 
   # Build list of all valid command names (to distinguish from positionals)
-  local all_commands='artifact chat check completion config demo doctor run runs show tail tools'
+  local all_commands='approvals approve artifact cancel chat check completion config demo doctor reject resume run runs send show supply tail tools'
 
   # Detect command path by collecting valid command words only
   local -a cmd_path=()
@@ -74,7 +74,7 @@ _remit() {
           [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
         done
       else
-        local -a _c=("config" "run" "chat" "runs" "show" "tail" "artifact" "tools" "demo" "doctor" "completion")
+        local -a _c=("config" "run" "chat" "runs" "show" "tail" "artifact" "resume" "approvals" "approve" "reject" "supply" "cancel" "send" "tools" "demo" "doctor" "completion")
         local _q
         COMPREPLY=()
         for _x in "${_c[@]}"; do
@@ -84,6 +84,78 @@ _remit() {
       ;;
     1)
       case "${cmd_path[@]}" in
+        "approvals")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--store" "--json" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --store)
+                COMPREPLY=()
+                ;;
+              *)
+                COMPREPLY=()
+                ;;
+            esac
+          fi
+          ;;
+        "approve")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--yes" "--by" "--no-resume" "--remit" "--tools" "--model" "--base-url" "--confirm" "--store" "--json" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --by)
+                COMPREPLY=()
+                ;;
+              --remit)
+                COMPREPLY=()
+                ;;
+              --tools)
+                COMPREPLY=()
+                ;;
+              --model)
+                COMPREPLY=()
+                ;;
+              --base-url)
+                COMPREPLY=()
+                ;;
+              --confirm)
+                COMPREPLY=()
+                ;;
+              --store)
+                COMPREPLY=()
+                ;;
+              --color)
+                local -a _c=("auto" "always" "never")
+                local _q
+                COMPREPLY=()
+                for _x in "${_c[@]}"; do
+                  [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+                done
+                ;;
+              *)
+                COMPREPLY=()
+                ;;
+            esac
+          fi
+          ;;
         "artifact")
           if [[ ${cur} == -* ]]; then
             local -a _c=("--run" "--range" "--grep" "--out" "--store" "--help" "-h" "--version")
@@ -119,9 +191,39 @@ _remit() {
             esac
           fi
           ;;
+        "cancel")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--store" "--json" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --store)
+                COMPREPLY=()
+                ;;
+              *)
+                case ${positional_count} in
+                  0)
+                    COMPREPLY=()
+                    ;;
+                  *)
+                    COMPREPLY=()
+                    ;;
+                esac
+                ;;
+            esac
+          fi
+          ;;
         "chat")
           if [[ ${cur} == -* ]]; then
-            local -a _c=("--tools" "--remit" "--model" "--base-url" "--instructions" "--confirm" "--steps" "--tokens" "--usd" "--calls" "--seconds" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
+            local -a _c=("--tools" "--remit" "--model" "--base-url" "--instructions" "--confirm" "--session" "--session-wait" "--tag" "--store" "--steps" "--tokens" "--usd" "--calls" "--seconds" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
             local _q
             COMPREPLY=()
             for _x in "${_c[@]}"; do
@@ -149,6 +251,18 @@ _remit() {
                 COMPREPLY=()
                 ;;
               --confirm)
+                COMPREPLY=()
+                ;;
+              --session)
+                COMPREPLY=()
+                ;;
+              --session-wait)
+                COMPREPLY=()
+                ;;
+              --tag)
+                COMPREPLY=()
+                ;;
+              --store)
                 COMPREPLY=()
                 ;;
               --steps)
@@ -274,9 +388,122 @@ _remit() {
             esac
           fi
           ;;
+        "reject")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--reason" "--by" "--no-resume" "--remit" "--tools" "--model" "--base-url" "--confirm" "--store" "--json" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --reason)
+                COMPREPLY=()
+                ;;
+              --by)
+                COMPREPLY=()
+                ;;
+              --remit)
+                COMPREPLY=()
+                ;;
+              --tools)
+                COMPREPLY=()
+                ;;
+              --model)
+                COMPREPLY=()
+                ;;
+              --base-url)
+                COMPREPLY=()
+                ;;
+              --confirm)
+                COMPREPLY=()
+                ;;
+              --store)
+                COMPREPLY=()
+                ;;
+              --color)
+                local -a _c=("auto" "always" "never")
+                local _q
+                COMPREPLY=()
+                for _x in "${_c[@]}"; do
+                  [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+                done
+                ;;
+              *)
+                COMPREPLY=()
+                ;;
+            esac
+          fi
+          ;;
+        "resume")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--remit" "--tools" "--model" "--base-url" "--confirm" "--reopen" "--store" "--json" "--jsonl" "--exit-zero" "--steps" "--tokens" "--usd" "--calls" "--seconds" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --remit)
+                COMPREPLY=()
+                ;;
+              --tools)
+                COMPREPLY=()
+                ;;
+              --model)
+                COMPREPLY=()
+                ;;
+              --base-url)
+                COMPREPLY=()
+                ;;
+              --confirm)
+                COMPREPLY=()
+                ;;
+              --store)
+                COMPREPLY=()
+                ;;
+              --steps)
+                COMPREPLY=()
+                ;;
+              --tokens)
+                COMPREPLY=()
+                ;;
+              --usd)
+                COMPREPLY=()
+                ;;
+              --calls)
+                COMPREPLY=()
+                ;;
+              --seconds)
+                COMPREPLY=()
+                ;;
+              --color)
+                local -a _c=("auto" "always" "never")
+                local _q
+                COMPREPLY=()
+                for _x in "${_c[@]}"; do
+                  [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+                done
+                ;;
+              *)
+                COMPREPLY=()
+                ;;
+            esac
+          fi
+          ;;
         "run")
           if [[ ${cur} == -* ]]; then
-            local -a _c=("--tools" "--remit" "--model" "--base-url" "--instructions" "--confirm" "--run-id" "--file" "-f" "--json" "--jsonl" "--output" "--exit-zero" "--steps" "--tokens" "--usd" "--calls" "--seconds" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
+            local -a _c=("--tools" "--remit" "--model" "--base-url" "--instructions" "--confirm" "--run-id" "--session" "--session-wait" "--tag" "--store" "--file" "-f" "--json" "--jsonl" "--output" "--exit-zero" "--steps" "--tokens" "--usd" "--calls" "--seconds" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
             local _q
             COMPREPLY=()
             for _x in "${_c[@]}"; do
@@ -307,6 +534,18 @@ _remit() {
                 COMPREPLY=()
                 ;;
               --run-id)
+                COMPREPLY=()
+                ;;
+              --session)
+                COMPREPLY=()
+                ;;
+              --session-wait)
+                COMPREPLY=()
+                ;;
+              --tag)
+                COMPREPLY=()
+                ;;
+              --store)
                 COMPREPLY=()
                 ;;
               --file)
@@ -402,6 +641,39 @@ _remit() {
             esac
           fi
           ;;
+        "send")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--store" "--json" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --store)
+                COMPREPLY=()
+                ;;
+              *)
+                case ${positional_count} in
+                  0)
+                    COMPREPLY=()
+                    ;;
+                  1)
+                    COMPREPLY=()
+                    ;;
+                  *)
+                    COMPREPLY=()
+                    ;;
+                esac
+                ;;
+            esac
+          fi
+          ;;
         "show")
           if [[ ${cur} == -* ]]; then
             local -a _c=("--step" "--call" "--only" "--full" "--json" "--store" "--help" "-h" "--version")
@@ -435,6 +707,65 @@ _remit() {
                 ;;
               *)
                 COMPREPLY=()
+                ;;
+            esac
+          fi
+          ;;
+        "supply")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--error" "--by" "--no-resume" "--remit" "--tools" "--model" "--base-url" "--confirm" "--store" "--json" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --by)
+                COMPREPLY=()
+                ;;
+              --remit)
+                COMPREPLY=()
+                ;;
+              --tools)
+                COMPREPLY=()
+                ;;
+              --model)
+                COMPREPLY=()
+                ;;
+              --base-url)
+                COMPREPLY=()
+                ;;
+              --confirm)
+                COMPREPLY=()
+                ;;
+              --store)
+                COMPREPLY=()
+                ;;
+              --color)
+                local -a _c=("auto" "always" "never")
+                local _q
+                COMPREPLY=()
+                for _x in "${_c[@]}"; do
+                  [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+                done
+                ;;
+              *)
+                case ${positional_count} in
+                  0)
+                    COMPREPLY=()
+                    ;;
+                  1)
+                    COMPREPLY=()
+                    ;;
+                  *)
+                    COMPREPLY=()
+                    ;;
+                esac
                 ;;
             esac
           fi

@@ -5,8 +5,8 @@
 function __fish_remit_using_command
     set -l cmd (commandline -opc)
     set -l subcommands
-    set -l options_with_values '--base-url --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --only --out --output --range --reason --remit --run --run-id --seconds --session --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
-    set -l all_commands 'artifact chat check completion config demo doctor run runs show tail tools'
+    set -l options_with_values '--base-url --by --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
+    set -l all_commands 'approvals approve artifact cancel chat check completion config demo doctor reject resume run runs send show supply tail tools'
     set -l skip_next 0
     # Extract command words (only real subcommand names) from command line
     set -e cmd[1]
@@ -45,7 +45,7 @@ end
 function __fish_remit_positional_index
     set -l cmd (commandline -opc)
     set -l path_len $argv[1]
-    set -l options_with_values '--base-url --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --only --out --output --range --reason --remit --run --run-id --seconds --session --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
+    set -l options_with_values '--base-url --by --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
     set -l skip_next 0
     set -l consumed_path 0
     set -l count 0
@@ -78,6 +78,13 @@ complete -c remit -n __fish_use_subcommand -a 'runs' -d 'List runs: what each do
 complete -c remit -n __fish_use_subcommand -a 'show' -d 'Show a run: its words, calls, budget, and why it ended.'
 complete -c remit -n __fish_use_subcommand -a 'tail' -d 'Follow a run, whichever process executes it.'
 complete -c remit -n __fish_use_subcommand -a 'artifact' -d 'Print a full output that a run keeps.'
+complete -c remit -n __fish_use_subcommand -a 'resume' -d 'Go on with a run that waits, was cut off, or met a limit.'
+complete -c remit -n __fish_use_subcommand -a 'approvals' -d 'List what runs wait for: decisions, answers, results.'
+complete -c remit -n __fish_use_subcommand -a 'approve' -d 'Approve a call once, after seeing exactly what will run.'
+complete -c remit -n __fish_use_subcommand -a 'reject' -d 'Refuse a call that waits for approval.'
+complete -c remit -n __fish_use_subcommand -a 'supply' -d 'Answer what a tool asks, or bring the result of a call.'
+complete -c remit -n __fish_use_subcommand -a 'cancel' -d 'Cancel runs, wherever they execute.'
+complete -c remit -n __fish_use_subcommand -a 'send' -d 'Say something to a run under way.'
 complete -c remit -n __fish_use_subcommand -a 'tools' -d 'Show what the model would see of your tools.'
 complete -c remit -n __fish_use_subcommand -a 'demo' -d 'Watch a support desk at work: no key, no network.'
 complete -c remit -n __fish_use_subcommand -a 'doctor' -d 'Check keys, servers and models, and what to do.'
@@ -90,6 +97,33 @@ complete -c remit -n __fish_use_subcommand -l help -d 'Display this message and 
 complete -c remit -n __fish_use_subcommand -s h -d 'Display this message and exit.'
 complete -c remit -n __fish_use_subcommand -l version -d 'Display application version.'
 
+# Options for: approvals
+complete -c remit -n '__fish_remit_using_command approvals' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command approvals' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command approvals' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command approvals' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+complete -c remit -n '__fish_remit_using_command approvals' -l json -d 'Answer with one JSON document.'
+
+# Options for: approve
+complete -c remit -n '__fish_remit_using_command approve' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command approve' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command approve' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command approve' -l yes -d 'Do not ask. The id is written in full then.'
+complete -c remit -n '__fish_remit_using_command approve' -l by -r -d 'Who approves, for the record; without it your login name.'
+complete -c remit -n '__fish_remit_using_command approve' -l no-resume -d 'Only approve; remit resume goes on.'
+complete -c remit -n '__fish_remit_using_command approve' -l remit -r -d 'The remit of the run, where it was started by code of yours, or its file has mo…'
+complete -c remit -n '__fish_remit_using_command approve' -l tools -r -d 'Tools in place of those that it was started with. Repeat it for more.'
+complete -c remit -n '__fish_remit_using_command approve' -l model -r -d 'Another model than it was started with.'
+complete -c remit -n '__fish_remit_using_command approve' -l base-url -r -d 'Where that model is reached.'
+complete -c remit -n '__fish_remit_using_command approve' -l confirm -r -d 'Who approves what needs it from here on: ask, none, or FILE.py:FUNCTION.'
+complete -c remit -n '__fish_remit_using_command approve' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+complete -c remit -n '__fish_remit_using_command approve' -l json -d 'Answer with one JSON document: what was decided, what was executed, the outcome.'
+complete -c remit -n '__fish_remit_using_command approve' -l plain -d 'One line for each thing that happens, no status line; so it is where there is n…'
+complete -c remit -n '__fish_remit_using_command approve' -l quiet -d 'Nothing but questions and errors.'
+complete -c remit -n '__fish_remit_using_command approve' -l verbose -d 'What each reply was billed too, and every other event.'
+complete -c remit -n '__fish_remit_using_command approve' -l no-motion -d 'No ticking clock.'
+complete -c remit -n '__fish_remit_using_command approve' -l color -x -a 'auto always never' -d 'Colours; auto heeds NO_COLOR, FORCE_COLOR and TERM=dumb.'
+
 # Options for: artifact
 complete -c remit -n '__fish_remit_using_command artifact' -l help -d 'Display this message and exit.'
 complete -c remit -n '__fish_remit_using_command artifact' -s h -d 'Display this message and exit.'
@@ -99,6 +133,13 @@ complete -c remit -n '__fish_remit_using_command artifact' -l range -r -d 'Only 
 complete -c remit -n '__fish_remit_using_command artifact' -l grep -r -d 'Only the lines in which this regular expression is found, each with its number.'
 complete -c remit -n '__fish_remit_using_command artifact' -l out -r -F -d 'Write the bytes to this file, which must not exist.'
 complete -c remit -n '__fish_remit_using_command artifact' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+
+# Options for: cancel
+complete -c remit -n '__fish_remit_using_command cancel' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command cancel' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command cancel' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command cancel' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+complete -c remit -n '__fish_remit_using_command cancel' -l json -d 'Answer with one JSON document.'
 
 # Options for: chat
 complete -c remit -n '__fish_remit_using_command chat' -l help -d 'Display this message and exit.'
@@ -110,6 +151,10 @@ complete -c remit -n '__fish_remit_using_command chat' -l model -r -d 'The model
 complete -c remit -n '__fish_remit_using_command chat' -l base-url -r -d 'Where the model is reached, if not where its prefix says: http://localhost:8000…'
 complete -c remit -n '__fish_remit_using_command chat' -l instructions -r -d 'The system text, or @FILE to read it from one.'
 complete -c remit -n '__fish_remit_using_command chat' -l confirm -r -d 'Who approves what needs it: ask (you, on the terminal), none (the run waits), o…'
+complete -c remit -n '__fish_remit_using_command chat' -l session -r -d 'The conversation that this goes on with: what was said in it before is remember…'
+complete -c remit -n '__fish_remit_using_command chat' -l session-wait -r -d 'Wait so many seconds for another run of that session to end. Without it a busy …'
+complete -c remit -n '__fish_remit_using_command chat' -l tag -r -d 'Mark the run of each prompt, for remit runs --tag. Repeat it for more.'
+complete -c remit -n '__fish_remit_using_command chat' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
 complete -c remit -n '__fish_remit_using_command chat' -l steps -r -d 'Replies of the model, each with the calls that it asks for.'
 complete -c remit -n '__fish_remit_using_command chat' -l tokens -r -d 'Tokens of prompts and replies, cached ones included.'
 complete -c remit -n '__fish_remit_using_command chat' -l usd -r -d 'US dollars; only where the price of the model is known.'
@@ -169,6 +214,51 @@ complete -c remit -n '__fish_remit_using_command doctor' -l base-url -r -d 'Wher
 complete -c remit -n '__fish_remit_using_command doctor' -l offline -d 'Send nothing.'
 complete -c remit -n '__fish_remit_using_command doctor' -l json -d 'Print one JSON document.'
 
+# Options for: reject
+complete -c remit -n '__fish_remit_using_command reject' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command reject' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command reject' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command reject' -l reason -r -d 'Why, in words for the model.'
+complete -c remit -n '__fish_remit_using_command reject' -l by -r -d 'Who refuses, for the record; without it your login name.'
+complete -c remit -n '__fish_remit_using_command reject' -l no-resume -d 'Only refuse; remit resume goes on.'
+complete -c remit -n '__fish_remit_using_command reject' -l remit -r -d 'The remit of the run, where it was started by code of yours, or its file has mo…'
+complete -c remit -n '__fish_remit_using_command reject' -l tools -r -d 'Tools in place of those that it was started with. Repeat it for more.'
+complete -c remit -n '__fish_remit_using_command reject' -l model -r -d 'Another model than it was started with.'
+complete -c remit -n '__fish_remit_using_command reject' -l base-url -r -d 'Where that model is reached.'
+complete -c remit -n '__fish_remit_using_command reject' -l confirm -r -d 'Who approves what needs it from here on: ask, none, or FILE.py:FUNCTION.'
+complete -c remit -n '__fish_remit_using_command reject' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+complete -c remit -n '__fish_remit_using_command reject' -l json -d 'Answer with one JSON document: what was decided, the outcome.'
+complete -c remit -n '__fish_remit_using_command reject' -l plain -d 'One line for each thing that happens, no status line; so it is where there is n…'
+complete -c remit -n '__fish_remit_using_command reject' -l quiet -d 'Nothing but questions and errors.'
+complete -c remit -n '__fish_remit_using_command reject' -l verbose -d 'What each reply was billed too, and every other event.'
+complete -c remit -n '__fish_remit_using_command reject' -l no-motion -d 'No ticking clock.'
+complete -c remit -n '__fish_remit_using_command reject' -l color -x -a 'auto always never' -d 'Colours; auto heeds NO_COLOR, FORCE_COLOR and TERM=dumb.'
+
+# Options for: resume
+complete -c remit -n '__fish_remit_using_command resume' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command resume' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command resume' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command resume' -l remit -r -d 'The remit of the run, where it was started by code of yours, or its file has mo…'
+complete -c remit -n '__fish_remit_using_command resume' -l tools -r -d 'Tools in place of those that it was started with. Repeat it for more.'
+complete -c remit -n '__fish_remit_using_command resume' -l model -r -d 'Another model than it was started with.'
+complete -c remit -n '__fish_remit_using_command resume' -l base-url -r -d 'Where that model is reached.'
+complete -c remit -n '__fish_remit_using_command resume' -l confirm -r -d 'Who approves what needs it from here on: ask, none, or FILE.py:FUNCTION.'
+complete -c remit -n '__fish_remit_using_command resume' -l reopen -d 'Take up a run that was cancelled, too.'
+complete -c remit -n '__fish_remit_using_command resume' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+complete -c remit -n '__fish_remit_using_command resume' -l json -d 'Answer with one JSON document: text, reason, spend.'
+complete -c remit -n '__fish_remit_using_command resume' -l jsonl -d 'Answer with one JSON line for each event, the outcome last.'
+complete -c remit -n '__fish_remit_using_command resume' -l exit-zero -d 'Exit with 0 however the run ended.'
+complete -c remit -n '__fish_remit_using_command resume' -l steps -r -d 'Replies of the model.'
+complete -c remit -n '__fish_remit_using_command resume' -l tokens -r -d 'Tokens of prompts and replies.'
+complete -c remit -n '__fish_remit_using_command resume' -l usd -r -d 'US dollars.'
+complete -c remit -n '__fish_remit_using_command resume' -l calls -r -d 'Calls of tools.'
+complete -c remit -n '__fish_remit_using_command resume' -l seconds -r -d 'Seconds of work.'
+complete -c remit -n '__fish_remit_using_command resume' -l plain -d 'One line for each thing that happens, no status line; so it is where there is n…'
+complete -c remit -n '__fish_remit_using_command resume' -l quiet -d 'Nothing but questions and errors.'
+complete -c remit -n '__fish_remit_using_command resume' -l verbose -d 'What each reply was billed too, and every other event.'
+complete -c remit -n '__fish_remit_using_command resume' -l no-motion -d 'No ticking clock.'
+complete -c remit -n '__fish_remit_using_command resume' -l color -x -a 'auto always never' -d 'Colours; auto heeds NO_COLOR, FORCE_COLOR and TERM=dumb.'
+
 # Options for: run
 complete -c remit -n '__fish_remit_using_command run' -l help -d 'Display this message and exit.'
 complete -c remit -n '__fish_remit_using_command run' -s h -d 'Display this message and exit.'
@@ -180,6 +270,10 @@ complete -c remit -n '__fish_remit_using_command run' -l base-url -r -d 'Where t
 complete -c remit -n '__fish_remit_using_command run' -l instructions -r -d 'The system text, or @FILE to read it from one.'
 complete -c remit -n '__fish_remit_using_command run' -l confirm -r -d 'Who approves what needs it: ask (you, on the terminal), none (the run waits), o…'
 complete -c remit -n '__fish_remit_using_command run' -l run-id -r -d 'Names the run: started again under the same id it is not run twice.'
+complete -c remit -n '__fish_remit_using_command run' -l session -r -d 'The conversation that this goes on with: what was said in it before is remember…'
+complete -c remit -n '__fish_remit_using_command run' -l session-wait -r -d 'Wait so many seconds for another run of that session to end. Without it a busy …'
+complete -c remit -n '__fish_remit_using_command run' -l tag -r -d 'Mark the run, for remit runs --tag. Repeat it for more.'
+complete -c remit -n '__fish_remit_using_command run' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
 complete -c remit -n '__fish_remit_using_command run' -l file -r -F -d 'Attach a file: an image, a sound, a PDF or a text. Repeat it for more.'
 complete -c remit -n '__fish_remit_using_command run' -s f -r -F -d 'Attach a file: an image, a sound, a PDF or a text. Repeat it for more.'
 complete -c remit -n '__fish_remit_using_command run' -l json -d 'Answer with one JSON document: text, reason, spend.'
@@ -214,6 +308,13 @@ complete -c remit -n '__fish_remit_using_command runs' -l all -d 'Runs inside of
 complete -c remit -n '__fish_remit_using_command runs' -l json -d 'Print one JSON document.'
 complete -c remit -n '__fish_remit_using_command runs' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
 
+# Options for: send
+complete -c remit -n '__fish_remit_using_command send' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command send' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command send' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command send' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+complete -c remit -n '__fish_remit_using_command send' -l json -d 'Answer with one JSON document.'
+
 # Options for: show
 complete -c remit -n '__fish_remit_using_command show' -l help -d 'Display this message and exit.'
 complete -c remit -n '__fish_remit_using_command show' -s h -d 'Display this message and exit.'
@@ -224,6 +325,26 @@ complete -c remit -n '__fish_remit_using_command show' -l only -x -a 'failed cal
 complete -c remit -n '__fish_remit_using_command show' -l full -d 'Texts, arguments and results whole.'
 complete -c remit -n '__fish_remit_using_command show' -l json -d 'Print one JSON document.'
 complete -c remit -n '__fish_remit_using_command show' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+
+# Options for: supply
+complete -c remit -n '__fish_remit_using_command supply' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command supply' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command supply' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command supply' -l error -d 'The value says why there is none: the call failed, or nobody will answer.'
+complete -c remit -n '__fish_remit_using_command supply' -l by -r -d 'Who supplies it, for the record; without it your login name.'
+complete -c remit -n '__fish_remit_using_command supply' -l no-resume -d 'Only supply it; remit resume goes on.'
+complete -c remit -n '__fish_remit_using_command supply' -l remit -r -d 'The remit of the run, where it was started by code of yours, or its file has mo…'
+complete -c remit -n '__fish_remit_using_command supply' -l tools -r -d 'Tools in place of those that it was started with. Repeat it for more.'
+complete -c remit -n '__fish_remit_using_command supply' -l model -r -d 'Another model than it was started with.'
+complete -c remit -n '__fish_remit_using_command supply' -l base-url -r -d 'Where that model is reached.'
+complete -c remit -n '__fish_remit_using_command supply' -l confirm -r -d 'Who approves what needs it from here on: ask, none, or FILE.py:FUNCTION.'
+complete -c remit -n '__fish_remit_using_command supply' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+complete -c remit -n '__fish_remit_using_command supply' -l json -d 'Answer with one JSON document: what was supplied, the outcome.'
+complete -c remit -n '__fish_remit_using_command supply' -l plain -d 'One line for each thing that happens, no status line; so it is where there is n…'
+complete -c remit -n '__fish_remit_using_command supply' -l quiet -d 'Nothing but questions and errors.'
+complete -c remit -n '__fish_remit_using_command supply' -l verbose -d 'What each reply was billed too, and every other event.'
+complete -c remit -n '__fish_remit_using_command supply' -l no-motion -d 'No ticking clock.'
+complete -c remit -n '__fish_remit_using_command supply' -l color -x -a 'auto always never' -d 'Colours; auto heeds NO_COLOR, FORCE_COLOR and TERM=dumb.'
 
 # Options for: tail
 complete -c remit -n '__fish_remit_using_command tail' -l help -d 'Display this message and exit.'

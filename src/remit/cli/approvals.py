@@ -1,0 +1,68 @@
+"""`remit approvals`: everything that runs wait for, and how to give it to them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Final
+
+from remit.analysis.cells import cells, clip, one_line
+from remit.analysis.figures import span
+from remit.cli import exits
+from remit.cli.cases import Case, case_document, open_cases
+from remit.cli.documents import VERSION, write_document
+from remit.cli.keeper import opened
+from remit.cli.options import StoreFlag
+from remit.cli.streams import own_stdout
+
+__all__ = ["approvals"]
+
+_MOST: Final = 1_000
+"""So many are listed."""
+_SUMMARY_CELLS: Final = 60
+_HEAD: Final = ("ID", "KIND", "TOOL", "EFFECT", "ASKED", "EXPIRES", "RUN", "SUMMARY")
+
+
+def approvals(*, store: StoreFlag = None, json: bool = False) -> int:
+    """List what runs wait for: decisions, answers and results; the longest first.
+
+    Args:
+        json: Answer with one JSON document.
+    """
+    with own_stdout() as streams, opened(store) as kept_in:
+        cases = asyncio.run(open_cases(kept_in, count=_MOST))
+        if json:
+            document = {"v": VERSION, "approvals": [case_document(case) for case in cases]}
+            write_document(document, streams.answer)
+        elif not cases:
+            print("Nothing is waited for.", file=streams.answer)
+        else:
+            for line in _table([_HEAD, *map(_row, cases)]):
+                print(line, file=streams.answer)
+    return exits.OK
+
+
+def _row(case: Case) -> tuple[str, ...]:
+    pending, now = case.pending, datetime.now(UTC)
+    asked = "" if case.asked_at is None else f"{span((now - case.asked_at).total_seconds())} ago"
+    left = (pending.expires_at - now).total_seconds()
+    return (
+        one_line(pending.id),
+        pending.kind,
+        one_line(pending.tool),
+        case.effect,
+        asked,
+        f"in {span(left)}" if left > 0 else "expired",
+        one_line(pending.run_id),
+        clip(one_line(pending.summary), _SUMMARY_CELLS),
+    )
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(cells(row[at]) for row in rows) for at in range(len(_HEAD))]
+    return [
+        "  ".join(
+            text + " " * (width - cells(text)) for text, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
