@@ -7,7 +7,7 @@ whoever looks at it afterwards. What is a secret here the rows say (`Asked.shown
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -34,11 +34,10 @@ from remit.rows import (
     Settled,
     Vetoed,
     decode_row,
-    handles_in,
 )
 from remit.state import CallState, RunState
 from remit.store.base import Journal, StoredRow
-from remit.store.filling import fill
+from remit.store.filling import fill, fill_all
 
 __all__ = ["Aside", "Called", "Step", "Story", "read_story", "row_of", "words_of"]
 
@@ -182,12 +181,12 @@ async def read_story(store: Journal, run_id: str, *, whole: bool) -> Story:
     Errors: `JournalError` where its rows are gone, damaged, or newer than this code.
     """
     story = Story(run_id)
-    for stored in await store.read(run_id):
-        row = await row_of(store, run_id, stored) if whole else _hollow(_row(stored))
+    rows = [_row(stored) for stored in await store.read(run_id)]
+    for seq, row in enumerate(await _filled(store, run_id, rows) if whole else map(_hollow, rows)):
         try:
             story.apply(row)
         except _MISFITS as error:
-            raise JournalError(f"row {stored.seq} of run {run_id!r} has no place there") from error
+            raise JournalError(f"row {seq} of run {run_id!r} has no place there") from error
     if not story.state.rows:
         raise JournalError(f"run {run_id!r} has no rows")
     return story
@@ -195,13 +194,21 @@ async def read_story(store: Journal, run_id: str, *, whole: bool) -> Story:
 
 async def row_of(store: Journal, run_id: str, stored: StoredRow) -> Row:
     """A row as it was applied; where an artifact is gone, with words in its place. Errors: `JournalError`."""
-    row = _row(stored)
-    if not any(handles_in(row)):
-        return row
+    return await _filled_row(store, run_id, _row(stored))
+
+
+async def _filled_row(store: Journal, run_id: str, row: Row) -> Row:
     try:
         return await fill(store, run_id, row)
     except JournalError:
         return _hollow(row)
+
+
+async def _filled(store: Journal, run_id: str, rows: Sequence[Row]) -> Sequence[Row]:
+    try:
+        return await fill_all(store, run_id, rows)
+    except JournalError:  # one is gone, and the others are shown
+        return [await _filled_row(store, run_id, row) for row in rows]
 
 
 def words_of(content: tuple[ResultContent, ...]) -> str:
