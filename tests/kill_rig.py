@@ -121,9 +121,11 @@ class Files:
 class Told:
     """A store whose worker says what it commits, and which takes a while to answer."""
 
-    def __init__(self, inner: Journal, tell: Callable[[Phase], None]) -> None:
+    def __init__(self, inner: Journal, tell: Callable[[Phase], None], turns: int) -> None:
+        """`turns`: how many times `SLOW` an answer takes that lets bodies be entered."""
         self.inner = inner
         self._tell = tell
+        self._turns = turns
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -137,7 +139,8 @@ class Told:
         control = await self.inner.append(lease, rows, **named)
         if "started" in kinds:
             self._tell(Phase.BEFORE_THE_BODY)
-            await asyncio.sleep(SLOW)
+            for _ in range(self._turns):
+                await asyncio.sleep(SLOW)
         else:
             self._tell(Phase.ELSEWHERE)
         return control
@@ -147,12 +150,17 @@ class Desk:
     """The remit of every worker."""
 
     def __init__(
-        self, store: Journal, *, note: Callable[[str, str], None], tell: Callable[[Phase], None]
+        self,
+        store: Journal,
+        *,
+        note: Callable[[str, str], None],
+        tell: Callable[[Phase], None],
+        turns: int = 1,
     ) -> None:
-        """`note` is the ledger: what happened, and under which key."""
+        """`note` is the ledger: what happened, and under which key. `turns` as in `Told`."""
         self._note = note
         self._tell = tell
-        self.store = cast("Journal", Told(store, tell))
+        self.store = cast("Journal", Told(store, tell, turns))
         tools = self._tools()
         child = self._remit(
             "child", [[("write", {"x": "c"}), ("write", {"x": "d"})], "well"], tools
