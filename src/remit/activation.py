@@ -199,7 +199,7 @@ async def _begun(
         return await begin(
             host.store, new, opened, wait=request.session_wait, reads=reads, workers=workers
         )
-    history = await inherited(request.history, reads=reads, workers=workers)
+    history = await inherited(request.history, reads=reads, workers=workers, store=host.store)
     created = await host.store.create(with_history(new, opened, history)) is True
     if created and request.history is not None:
         await withdraw_left(host.store, request.history)

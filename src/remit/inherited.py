@@ -2,7 +2,7 @@
 
 The history may come from another model, another process or another product. What this run's model does not read
 in results (pictures, base64 in a text) becomes a note with a handle before the first row is written; handles that
-the history names are good in this run too. Above: `activation.py`.
+the history names are good in this run too, and what another store keeps of them is copied. Above: `activation.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import msgspec
 from remit.artifacts import HANDLE_PREFIX, Artifact
 from remit.messages import Message
 from remit.shown import Reads, reread, unread
+from remit.store.base import Journal
+from remit.store.origin import Origin
 from remit.transcript import Break, Transcript
 from remit.workers import Workers, WorkersExhausted
 
@@ -28,7 +30,7 @@ class Inherited(msgspec.Struct, frozen=True):
 
     messages: tuple[Message, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
-    """What was taken out of the messages and has to be stored with them."""
+    """What has to be stored with the messages: taken out of them here, or kept by another store until now."""
     digests: tuple[str, ...] = ()
     """What the messages name and another run has stored."""
     breaks: tuple[Break, ...] = ()
@@ -37,8 +39,10 @@ class Inherited(msgspec.Struct, frozen=True):
     """This run's model does not read all of what was said: the messages are not the history's."""
 
 
-async def inherited(history: Transcript | None, *, reads: Reads, workers: Workers) -> Inherited:
-    """Close a history, and put its results into words that this model reads."""
+async def inherited(
+    history: Transcript | None, *, reads: Reads, workers: Workers, store: Journal
+) -> Inherited:
+    """Close a history, put its results into words that this model reads, and fetch what `store` may not have."""
     if history is None:
         return Inherited()
     said = messages = tuple(history.closed())
@@ -50,6 +54,9 @@ async def inherited(history: Transcript | None, *, reads: Reads, workers: Worker
         pairs = enumerate(zip(said, messages, strict=True))
         first = next((at for at, (old, new) in pairs if old != new), len(said))
         breaks = (*breaks, Break(first, len(messages)))
+    origin = history.origin
+    if digests and isinstance(origin, Origin) and not origin.is_in(store):
+        made = [*made, *await origin.fetch(digests)]
     return Inherited(messages, tuple(made), digests, breaks, reworded)
 
 

@@ -21,6 +21,7 @@ from remit.slots import Slot
 from remit.state import RunState, tools_own
 from remit.store.base import Journal
 from remit.store.filling import fill_all
+from remit.store.origin import Origin
 from remit.tools import BadArguments
 from remit.transcript import Transcript
 
@@ -56,7 +57,7 @@ async def read_state(store: Journal, run_id: str, *, before: Transcript | None =
         await asyncio.sleep(0)  # a conversation may be long, and the event loop is not ours alone
         run_id, rows = chain.popitem()
         state = RunState(run_id, rows, said(state))
-    return state
+    return _kept(store, state)
 
 
 def said(state: RunState) -> Transcript:
@@ -68,6 +69,12 @@ async def read_on(store: Journal, state: RunState) -> RunState:
     """The state with the rows that were written since. Errors: `JournalError`; the state is of no use then."""
     for row in await _read_rows(store, state.run_id, state.rows - 1):
         state.apply(row)
+    return _kept(store, state)
+
+
+def _kept(store: Journal, state: RunState) -> RunState:
+    """Its transcript, and so that of its outcome, knows where its artifacts are."""
+    state.transcript.keep_origin(Origin(store, state.run_id))
     return state
 
 

@@ -74,7 +74,7 @@ async def begin(
             return Begun(found, None if history.reworded else past.transcript)
         if found.newest is None or found.is_free:
             past = await _read(store, found)
-            history = await inherited(past.transcript, reads=reads, workers=workers)
+            history = await inherited(past.transcript, reads=reads, workers=workers, store=store)
             continue
         holder = found.newest.run_id
         await _refuse_inside(store, new, holder)

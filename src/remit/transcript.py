@@ -137,6 +137,7 @@ class Transcript:
         "_doubts",
         "_ids",
         "_messages",
+        "_origin",
         "_owed",
         "_pending_keys",
         "_report",
@@ -157,6 +158,7 @@ class Transcript:
         self._pending_keys: list[str] = []
         self._report: tuple[Mended, ...] = ()
         self._breaks = tuple(breaks)
+        self._origin: object = None
         self._sent = 0
         self._extend(given)
 
@@ -259,7 +261,21 @@ class Transcript:
         """What `load` had to mend, in order of position; empty for a history that was sound."""
         return self._report
 
+    @property
+    def origin(self) -> object:
+        """Whoever keeps what its handles name, if that is known; opaque here. Not part of `to_json`."""
+        return self._origin
+
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
+        """All but its origin: what keeps artifacts belongs to this process."""
+        kept = {name: getattr(self, name) for name in self.__slots__}
+        return None, {**kept, "_origin": None}
+
     # Writing
+
+    def keep_origin(self, origin: object) -> None:
+        """Know from here on, in copies too, who keeps what its handles name."""
+        self._origin = origin
 
     def say(self, *content: Text | Media) -> None:
         """Add what the user says: to the last message if it is the user's and not sent, else anew.
@@ -427,6 +443,7 @@ class Transcript:
         made._pending_keys = self._pending_keys.copy()
         made._report = self._report
         made._breaks = self._breaks
+        made._origin = self._origin
         made._sent = self._sent
         return made
 
@@ -458,6 +475,7 @@ class Transcript:
         made._doubts = self._doubts.copy()
         made._pending_keys = self._pending_keys.copy()
         made._breaks = (Break(-1, len(made)),) if start else self._breaks
+        made._origin = self._origin
         made._sent = max(self._sent - start, 0)
         return made
 
@@ -474,6 +492,7 @@ class Transcript:
             (), [Break(each.first, min(each.end, end)) for each in self._breaks if each.first < end]
         )
         made._extend(self._messages[:end])
+        made._origin = self._origin
         return made
 
     # Outside
