@@ -771,25 +771,6 @@ def test_who_holds_what_of_a_conversation_is_stored_once(tmp_path: Path) -> None
     assert held == 6
 
 
-def test_a_session_whose_newest_run_was_erased_begins_anew(tmp_path: Path) -> None:
-    """case 28: what was forgotten on purpose is not in the way, and nothing of it comes back."""
-    path = tmp_path / "runs.db"
-    store = SqliteStore(path)
-
-    async def run(prompt: str) -> Outcome[Any]:
-        return await clerk(store).run(prompt, session="s")
-
-    asyncio.run(run("a"))
-    asyncio.run(run("b"))
-    store.close()
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("update remit_run set erased_at = 1")
-        connection.execute("delete from remit_payload")
-    assert asked(asyncio.run(run("c")).transcript) == ["c"]
-    assert asked(asyncio.run(run("d")).transcript) == ["c", "d"]
-    store.close()
-
-
 # --- what is kept --------------------------------------------------------------------------------
 
 

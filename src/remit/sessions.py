@@ -47,7 +47,7 @@ class _Past(msgspec.Struct, frozen=True):
     last: Predecessor | None = None
     """The newest run; None where there is none."""
     transcript: Transcript | None = None
-    """None where there is none, or it was erased."""
+    """What was said in it; None where there is none."""
 
 
 async def begin(
@@ -94,7 +94,7 @@ def with_history(new: NewRun, opened: Opened, history: Inherited) -> NewRun:
 def _next(new: NewRun, opened: Opened, past: _Past, history: Inherited) -> NewRun:
     """A run that goes on from the newest one of its session."""
     new = msgspec.structs.replace(new, after=past.last)
-    if past.last is None or past.transcript is None or history.reworded:
+    if past.last is None or history.reworded:
         return with_history(new, opened, history)
     return _opened_by(new, msgspec.structs.replace(opened, after=past.last.run_id), history)
 
@@ -109,9 +109,9 @@ def _opened_by(new: NewRun, row: Opened, history: Inherited) -> NewRun:
 
 
 async def _read(store: Journal, found: NotNext) -> _Past:
-    """What there is to go on from. A session whose newest run was erased begins anew."""
-    if found.newest is None or found.erased:
-        return _Past(found.newest)
+    """What there is to go on from."""
+    if found.newest is None:
+        return _Past()
     state = await read_state(store, found.newest.run_id)
     # It may have been taken up again meanwhile: what counts is what was read, and `create` will say so.
     return _Past(Predecessor(state.run_id, state.rows), said(state))

@@ -145,8 +145,6 @@ class NotNext(msgspec.Struct, frozen=True):
     """Of the newest run, and so below."""
     owner: str | None = None
     """Who executes it; None where nobody alive does."""
-    erased: bool = False
-    """What was said in it is gone."""
 
     @property
     def is_free(self) -> bool:

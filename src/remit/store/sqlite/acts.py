@@ -273,16 +273,16 @@ class _Newest(msgspec.Struct, frozen=True):
 
 def _newest(connection: sqlite3.Connection, session: str, lives: Callable[[str], bool]) -> _Newest:
     found = connection.execute(
-        "select run_id, next_seq, status, owner, worker, erased_at, session_at, root, parent"
+        "select run_id, next_seq, status, owner, worker, session_at, root, parent"
         " from remit_run where session = ? order by session_at desc limit 1",
         (session,),
     ).fetchone()
     if found is None:
         return _Newest(NotNext(None))
-    run_id, rows, status, owner, worker, erased_at, place, root, parent = found
+    run_id, rows, status, owner, worker, place, root, parent = found
     if worker is None or not lives(worker):
         owner = None
-    newest = NotNext(Predecessor(run_id, rows), status, owner, erased=erased_at is not None)
+    newest = NotNext(Predecessor(run_id, rows), status, owner)
     return _Newest(newest, place, root if parent is None else None)
 
 
