@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 APP = '''
 import asyncio, sys
@@ -81,3 +85,38 @@ def test_an_approval_that_two_processes_deliver_takes_effect_once(tmp_path: Path
     [line] = (tmp_path / "ledger.txt").read_text("utf-8").splitlines()
     assert line.startswith("a:1:pay:")
     assert line.endswith(" 7")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_of_two_processes_that_act_within_five_milliseconds_one_does_it_and_both_know(
+    tmp_path: Path,
+) -> None:
+    """E8, E5, J2, J3: they start one run, decide its pending and resume it, each time at one instant."""
+    rounds = 8
+    rig = Path(__file__).with_name("race_rig.py")
+    played = subprocess.run(
+        [sys.executable, rig, tmp_path, str(rounds)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert played.returncode == 0, played.stderr
+    found = json.loads(played.stdout)
+    close = {"start": 0, "decide": 0, "resume": 0}
+    for each in found["played"]:
+        one, other = each["said"]
+        close[each["act"]] += each["apart"] < 0.005
+        match each["act"]:
+            case "start":
+                assert one == other
+                assert one.split()[0] == "waiting"
+                assert len(one.split()) == 2, "one pending"
+            case "decide":
+                assert [one, other] == ["decided", "used"]
+            case _:
+                assert one in ("busy", "completed")
+                assert other == "completed"
+    assert min(close.values()) > 0, "some of them within 5 ms"
+    assert len(found["paid"]) == rounds
+    assert set(found["paid"].values()) == {1}
