@@ -170,6 +170,12 @@ async def pay(x: str, call: Call[Outside]) -> str:
     return await call.deps.done(call, x, f"paid {x}")
 
 
+@remit.tool(effect="confirm", resource="thing:{x}")
+async def charge(x: str, call: Call[Outside]) -> str:
+    """Pay, with one thing in hand."""
+    return await call.deps.done(call, "b", f"charged {x}")
+
+
 @remit.tool(effect="idempotent", resource=(), ends_run=True)
 async def finish(x: str, call: Call[Outside]) -> str:
     """Write, and be done."""
@@ -203,7 +209,7 @@ gated_ship = remit.Tool.elsewhere(name="gated_ship", effect="confirm", **SHIP)
 track = remit.Tool.elsewhere(name="track", effect="read", **SHIP)
 
 TOOLS = (
-    *(look, peek, double, write, store_it, change, shaky, stamp, slow, finish),
+    *(look, peek, double, write, store_it, change, shaky, stamp, slow, charge, finish),
     *(choose, fill, ship, gated_ship, track),
 )
 
@@ -371,6 +377,10 @@ SHAPES: dict[str, Shape] = {
     ),
     "confirm with reconcile": Shape(
         [[call("write", "a"), call("pay", "b")], "done"], approves="callback", reconciles=True
+    ),
+    "confirm in the middle": Shape(
+        [[call("change", "k", how="a"), call("charge", "k"), call("change", "k", how="b")], "done"],
+        approves="callback",
     ),
     "eager reads": Shape(
         [["let me see", call("look", "a"), call("write", "b"), call("look", "c")], "done"]
@@ -609,7 +619,7 @@ class Before:
 
 
 def is_payment(key: str) -> bool:
-    return ":pay:" in key
+    return ":pay:" in key or ":charge:" in key
 
 
 def judge(shape: Shape, reference: World, point: CrashPoint, before: Before, world: World) -> None:

@@ -1,11 +1,11 @@
 """Processes that end in the middle of a run on a SQLite file, and others that go on: a program for tests.
 
-    python sqlite_crash_rig.py SHAPE FOLDER EVERY [OFFSET]
+    python sqlite_crash_rig.py SHAPE FOLDER [EVERY [OFFSET [SIGNAL]]]
 
-It plays a shape of `crash_rig` in a process of its own that ends by `os._exit` at a boundary: before or after a
-commit, or around an effect. No `finally`, no `atexit` and no thread has any say then. Another process resumes on the
-same file, brings the run to its end and holds it against the run without a crash. Every EVERY-th boundary is played,
-from OFFSET on; each is a line of JSON on standard output.
+It plays a shape of `crash_rig` in a process of its own that ends at a boundary, before or after a commit or around an
+effect: by `os._exit`, or by a SIGNAL that it sends to itself. No `finally`, no `atexit` and no thread has any say then.
+Another process resumes on the same file, brings the run to its end and holds it against the run without a crash. Every
+EVERY-th boundary is played, from OFFSET on; each is a line of JSON on standard output, with what came of it.
 
 Time is virtual and the files are real: the event loop of the run stands still while the store commits on another. The
 processes are forked off a warm one, which never opens the store and has no thread.
@@ -20,6 +20,7 @@ import os
 import sys
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -62,8 +63,9 @@ class AtOnce:
 class Places:
     """The boundaries that a process passes; at one of them it ends."""
 
-    def __init__(self, at: int, told: Path) -> None:
+    def __init__(self, at: int, told: Path, by: int) -> None:
         self._at = at
+        self._signal = by
         self._told = told
         self._passed = -1
 
@@ -71,6 +73,8 @@ class Places:
         self._passed += 1
         if self._passed == self._at:
             self._told.write_text(what, "utf-8")
+            if self._signal:
+                os.kill(os.getpid(), self._signal)
             os._exit(DIED)
 
 
@@ -126,23 +130,25 @@ def _nowhere(_what: str) -> None:
 class Crash:
     """One shape, one boundary, one file."""
 
-    def __init__(self, shape: Shape, reference: World, folder: Path, at: int) -> None:
+    def __init__(self, shape: Shape, reference: World, folder: Path, at: int, by: int) -> None:
+        self._signal = by
         self._shape = shape
         self._reference = reference
         self._folder = folder
         self._at = at
         folder.mkdir()
 
-    def play(self) -> str | None:
-        """Die and go on. Gives the boundary; None where the run ended before it came to it."""
+    def play(self) -> dict[str, Any] | None:
+        """Die and go on. Gives what came of it; None where the run ended before it came to the boundary."""
         told = self._folder / "died at"
-        died = in_a_process(lambda: self._run(Places(self._at, told)))
-        if died not in (0, DIED):
+        died = in_a_process(lambda: self._run(Places(self._at, told, self._signal)))
+        if died not in (0, -self._signal or DIED):
             raise AssertionError(f"boundary {self._at} of the first process: it ended with {died}")
         self._what = told.read_text("utf-8") if died else "the end"
         if in_a_process(self._resume):
             raise AssertionError(f"boundary {self._at}: {self._what}")
-        return self._what if died else None
+        came = json.loads((self._folder / "came of it").read_text("utf-8"))
+        return {"at": self._what, **came} if died else None
 
     def _run(self, passes: Callable[[str], None]) -> None:
         ledger = FileLedger(self._folder / "ledger", passes)
@@ -163,7 +169,11 @@ class Crash:
             runs = tuple(dict.fromkeys((*there, *store.opened)))
             return await World(outcome, standing, ledger, runs).read()
 
-        judge(self._shape, self._reference, point, before, run_virtual(main()))
+        world = run_virtual(main())
+        judge(self._shape, self._reference, point, before, world)
+        results = [[r.key, r.status.value, r.text] for r in world.results["r"]]
+        came = {"calls": Counter(ledger.calls), "results": results}
+        (self._folder / "came of it").write_text(json.dumps(came), "utf-8")
         os._exit(0)
 
 
@@ -172,15 +182,15 @@ async def _there(store: AtOnce, runs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple([run_id for run_id in runs if await store.info(run_id) is not None])
 
 
-def main(name: str, folder: str, every: str = "1", offset: str = "0") -> None:
+def main(name: str, folder: str, every: str = "1", offset: str = "0", by: str = "0") -> None:
     shape = replace(SHAPES[name], wire="anthropic")
     reference = without_crash(shape)
     at, step = int(offset), int(every)
     while True:
-        what = Crash(shape, reference, Path(folder) / str(at), at).play()
-        if what is None:
+        came = Crash(shape, reference, Path(folder) / str(at), at, int(by)).play()
+        if came is None:
             return
-        sys.stdout.write(f"{json.dumps(what)}\n")
+        sys.stdout.write(f"{json.dumps(came)}\n")
         sys.stdout.flush()
         at += step
 

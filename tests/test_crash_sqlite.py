@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,17 +16,26 @@ from crash_rig import SHAPES
 
 RIG = Path(__file__).with_name("sqlite_crash_rig.py")
 PLAYED_WHOLE = {
-    *("parallel effects", "serial by resource", "eager reads", "doubt", "retries"),
+    *(
+        "confirm in the middle",
+        "parallel effects",
+        "serial by resource",
+        "eager reads",
+        "doubt",
+        "retries",
+    ),
     *("confirm by callback", "confirm by decision", "questions by supply", "handed out"),
     *("child", "tree of depth three", "child that waits", "mixed"),
 }
 """The shapes of which every boundary is played wherever the tests run; of the others every fourth, and all in CI."""
 
 
-def boundaries(name: str, folder: Path, *, every: int = 1, offset: int = 0) -> list[str]:
+def boundaries(
+    name: str, folder: Path, *, every: int = 1, offset: int = 0, by: int = 0
+) -> list[dict[str, Any]]:
     """Die at each boundary of a shape and have another process go on. Errors: what differs then."""
     played = subprocess.run(
-        [sys.executable, RIG, name, folder, str(every), str(offset)],
+        [sys.executable, RIG, name, folder, str(every), str(offset), str(by)],
         capture_output=True,
         text=True,
         check=False,
@@ -34,7 +45,10 @@ def boundaries(name: str, folder: Path, *, every: int = 1, offset: int = 0) -> l
     return [json.loads(line) for line in played.stdout.splitlines()]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+
+@forks
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_process_that_ends_anywhere_leaves_a_file_on_which_another_comes_to_the_same_end(
     name: str, tmp_path: Path
@@ -43,7 +57,7 @@ def test_a_process_that_ends_anywhere_leaves_a_file_on_which_another_comes_to_th
     whole = name in PLAYED_WHOLE or bool(os.environ.get("CI"))
     every = 1 if whole else 4
     offset = 0 if whole else sorted(SHAPES).index(name) % every
-    passed = boundaries(name, tmp_path, every=every, offset=offset)
+    passed = [each["at"] for each in boundaries(name, tmp_path, every=every, offset=offset)]
     assert passed, "nobody died"
     if whole:
         assert passed[:2] == ["before create", "after create"]
@@ -51,3 +65,27 @@ def test_a_process_that_ends_anywhere_leaves_a_file_on_which_another_comes_to_th
         assert all(
             f"{side} the effect {key}" in passed for key in entered for side in ("before", "after")
         )
+
+
+@forks
+def test_a_killed_batch_goes_on_behind_what_was_done_and_does_not_pay_again(tmp_path: Path) -> None:
+    """Case 30, E1, E3, case 34: w1 is done, w2 pays and is killed inside, w3 is behind it; kill -9 at every point."""
+    played = boundaries("confirm in the middle", tmp_path, by=signal.SIGKILL)
+    assert len(played) >= 12
+    inside = 0
+    for each in played:
+        (w1, *first), (w2, *payment), (w3, *last) = each["results"]
+        assert len({w1, w2, w3}) == 3, "three calls, three keys"
+        assert first == ["ok", "changed k a"], each
+        assert last == ["ok", "changed k b"], each
+        assert each["calls"].get(w2, 0) <= 1, each
+        if each["at"] == f"after the effect {w2}":
+            inside += 1
+            assert payment[0] == "unknown"
+            assert "Outcome unknown" in payment[1]
+            assert each["calls"] == {w1: 1, w2: 1, w3: 1}
+        elif payment[0] == "ok":
+            assert each["calls"][w2] == 1
+        if "the effect" not in each["at"] and "settled" not in each["at"]:
+            assert each["calls"][w1] == each["calls"][w3] == 1
+    assert inside == 1
