@@ -60,6 +60,15 @@ async def look() -> str:
     return "seen"
 
 
+@remit.tool(effect="read")
+async def watch() -> str:
+    """Look until something is paid."""
+    print("the tool hangs", flush=True)
+    while not (HERE / "ledger.txt").exists():
+        await asyncio.sleep(0.05)
+    return "paid"
+
+
 weigh = Tool.elsewhere(
     name="weigh", description="Weigh it.", effect="read", parameters={"type": "object"}
 )
@@ -68,6 +77,10 @@ weigh = Tool.elsewhere(
 def says(transcript, request):
     words = transcript[0].text.split()
     turns = sum(message.role == "assistant" for message in transcript)
+    if words == ["both"] and not turns:
+        return [("pay", {"amount": 7}), ("watch", {})]
+    if words == ["both"]:
+        return "all done"
     if turns < len(words):
         amount = {"amount": 7} if words[turns] == "pay" else {}
         return [f"I {words[turns]}.", (words[turns], amount)]
@@ -79,12 +92,24 @@ def says(transcript, request):
 desk = Remit(
     name="desk",
     model=ScriptedModel(says),
-    tools=[pay, pick, hang, look, weigh],
+    tools=[pay, pick, hang, look, watch, weigh],
     limits=Limits(steps=5, tokens=50_000, seconds=60),
     redact=lambda text: text.replace("4111", "[card]"),
 )
+boss = Remit(
+    name="boss",
+    model=ScriptedModel(
+        lambda t, _: "it is paid" if t.last.tool_results else ("delegate", {"task": "pay"})
+    ),
+    tools=[
+        desk.as_tool(
+            "delegate", "Delegate.", limits=Limits(steps=4, tokens=20_000, seconds=30)
+        )
+    ],
+    limits=Limits(steps=5, tokens=50_000, seconds=60),
+)
 '''
-DESK_FLAGS = ("--remit", "desk.py", "--quiet")
+DESK_FLAGS = ("--remit", "desk.py:desk", "--quiet")
 
 
 @pytest.fixture
@@ -256,7 +281,7 @@ def test_a_run_that_code_started_goes_on_with_the_remit_that_is_named(desk: Cli)
     wrong = desk(*acting, "--tools", "desk.py", "--model", "demo:support")
     assert (wrong.code, ledger(desk.directory)) == (exits.USAGE, [])
     assert "belongs to remit 'desk'" in wrong.err
-    assert desk(*acting, "--remit", "desk.py").out == "all done\n"
+    assert desk(*acting, "--remit", "desk.py:desk").out == "all done\n"
     assert len(ledger(desk.directory)) == 1
 
 
@@ -386,21 +411,59 @@ def test_a_run_put_together_from_flags_goes_on_with_the_same(desk: Cli) -> None:
 
 
 def test_a_run_elsewhere_is_left_to_whoever_has_it(desk: Cli) -> None:
-    """J2: and an approval of it is heard there."""
+    """J2: nobody else goes on with it."""
     with hanging(desk.directory) as process:
         assert desk("resume", "h1", "--quiet").code == exits.CONFLICT
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == exits.INTERRUPTED
 
 
+def test_an_approval_is_heard_by_the_process_that_executes_the_run(desk: Cli) -> None:
+    """E6, J2: while another call of the turn hangs, which ends only once the approved one has taken effect."""
+    with hanging(desk.directory, "both") as process:
+        while not (listed := desk("approvals", "--json").document["approvals"]):
+            assert process.poll() is None, "reads begin before their reply is whole"
+        ended = desk("approve", listed[0]["id"], "--yes")
+        assert (ended.code, ended.out) == (0, "")
+        assert "which goes on with it" in ended.err
+        out, _ = process.communicate(timeout=60)
+        assert (process.returncode, out) == (0, "all done\n")
+    assert len(ledger(desk.directory)) == 1
+
+
+def test_what_a_run_inside_waits_for_goes_on_from_the_outermost(desk: Cli) -> None:
+    """E6, L3: the child is approved, its parent is resumed."""
+    ended = desk("run", "go", "--remit", "desk.py:boss", "--run-id", "b1", "--json", "--quiet")
+    (pending,) = ended.document["pending"]
+    assert pending["run_id"] != "b1"
+    assert pending["path"] == ["boss", "desk"]
+    ended = desk("approve", pending["id"], "--yes", "--json")
+    assert "boss > desk" in ended.err
+    document = ended.document
+    assert (document["resume"], document["run_id"]) == ("b1", pending["run_id"])
+    assert (document["outcome"]["run_id"], document["outcome"]["text"]) == ("b1", "it is paid")
+    assert document["result"]["status"] == "ok"
+    assert len(ledger(desk.directory)) == 1
+
+
 # --- steering ------------------------------------------------------------------------------------
 
 
 @contextmanager
-def hanging(directory: Path) -> Generator[subprocess.Popen[str]]:
+def hanging(directory: Path, prompt: str = "hang") -> Generator[subprocess.Popen[str]]:
     """A process that executes the run h1, whose tool hangs."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "remit.cli", "run", "hang", "--remit", "desk.py", "--run-id", "h1"],
+        [
+            sys.executable,
+            "-m",
+            "remit.cli",
+            "run",
+            prompt,
+            "--remit",
+            "desk.py:desk",
+            "--run-id",
+            "h1",
+        ],
         cwd=directory,
         env=environment(directory),
         stdin=subprocess.DEVNULL,
@@ -517,7 +580,7 @@ def test_a_run_is_worth_more_than_its_record_where_nobody_chose_a_place(desk: Cl
 
 def test_a_session_is_gone_on_with_by_the_next_command(desk: Cli) -> None:
     """E4: from another process, in a chat as in single prompts; who finds it busy is told what holds it."""
-    talk = ("--remit", "desk.py", "--session", "s", "--quiet")
+    talk = ("--remit", "desk.py:desk", "--session", "s", "--quiet")
     pending = waiting(desk, "pay")
     assert desk("run", "look", *talk).out == "all done\n"
     assert program("run", "more", *talk, cwd=desk.directory).out == "all done more\n"
@@ -548,7 +611,7 @@ def test_where_a_run_is_kept_and_what_it_is_marked_with(desk: Cli) -> None:
         assert len(kept) == 2
         assert sum((each.get("team"), each.get("n")) == ("a", "1") for each in kept) == tagged
         (remit,) = {json.loads(each["remit.target"])["remit"] for each in kept}
-        assert remit == str(desk.directory / "desk.py")
+        assert remit == f"{desk.directory / 'desk.py'}:desk"
 
 
 @pytest.mark.parametrize("command", ["approve", "reject", "supply", "resume"])
@@ -574,8 +637,8 @@ def test_every_way_to_decide_takes_the_same_flags(desk: Cli, command: str) -> No
     assert "\x1b" not in shown.err
     assert "\x1b" in said("--color", "always").err
     assert said("--quiet").err == ""
-    assert said("--remit", "other.py", "--quiet").out == "all well\n"
-    assert said("--remit", "other.py", "--tools", "desk.py").code == exits.USAGE
+    assert said("--remit", "other.py:desk", "--quiet").out == "all well\n"
+    assert said("--remit", "other.py:desk", "--tools", "desk.py").code == exits.USAGE
     assert said("--tools", "desk.py", "--model", "demo:support").code == exits.USAGE, (
         "another remit's"
     )

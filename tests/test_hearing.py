@@ -26,8 +26,9 @@ from remit.canonical import encode
 from remit.errors import JournalError
 from remit.hearing import _EARS, LOOK_SECONDS
 from remit.models.scripted import ScriptedModel
+from remit.rows import Proposed, decode_row
 from remit.run import write_decision
-from remit.store.base import Lease
+from remit.store.base import Lease, StoredRow
 from remit.testing import VirtualLoop, run_virtual
 
 AN_HOUR = 3_600.0
@@ -71,6 +72,10 @@ async def watch() -> str:
 async def pay(amount: int, call: Call) -> str:
     """Pay."""
     return f"paid {amount}"
+
+
+def decoded(row: StoredRow) -> object:
+    return decode_row(row.kind, row.body)
 
 
 async def after(seconds: float, act: Coroutine[Any, Any, object]) -> None:
@@ -172,6 +177,78 @@ def test_who_is_asked_in_process_is_asked_no_longer_once_it_is_decided_elsewhere
         assert (outcome.reason, said(outcome)) == (Reason.COMPLETED, ["paid 7"])
         assert left == ["pay"]
         assert asyncio.get_running_loop().time() < 62
+
+    run_virtual(main())
+
+
+def test_a_call_that_is_decided_elsewhere_does_not_wait_for_its_siblings() -> None:
+    """E6, T1: what it waits for is known elsewhere at once, it begins at once, and results stand in call order."""
+
+    async def main() -> None:
+        store = Common()
+        entered: list[tuple[float, str]] = []
+
+        @tool(effect="confirm", resource="till", name="charge")
+        async def charge(amount: int) -> str:
+            """Charge."""
+            entered.append((asyncio.get_running_loop().time(), f"charge {amount}"))
+            await asyncio.sleep(5)
+            return f"charged {amount}"
+
+        async def decide(n: int, *, approve: bool = True) -> None:
+            open_ = {each.pending_id: each for each in await store.open_proposals(count=9)}
+            shown = {
+                each.pending_id: each.arguments
+                for each in map(decoded, await store.read("r"))
+                if isinstance(each, Proposed)
+            }
+            [wanted] = [each for each in open_ if shown[each] == f'{{"amount":{n}}}']
+            decision = write_decision(Decision(approve=approve, by="dana", note="no"))
+            await store.decide(pending_id=wanted, decision=decision, now=remit.runtime.now())
+
+        calls: list[Any] = [("charge", {"amount": n}) for n in (1, 2, 3)]
+        script = [[calls[0], ("look", {"seconds": 50}), *calls[1:]], "done"]
+        remit = desk(script, [look, charge], store=store)
+        running = remit.run("go", run_id="r")
+        outcome, ended = await while_it_runs(
+            running,
+            after(10.2, decide(2)),
+            after(20.2, decide(3, approve=False)),
+            after(30.2, decide(1)),
+        )
+        assert said(outcome) == ["charged 1", "seen", "charged 2", "Refused by dana. no"]
+        assert [what for _, what in entered] == ["charge 1", "charge 2"], (
+            "in call order, on one till"
+        )
+        assert 30.2 < entered[0][0] < 31.3
+        assert 35.2 < entered[1][0] < 36.3
+        assert ended == 50
+        assert outcome.reason is Reason.COMPLETED
+
+    run_virtual(main())
+
+
+def test_a_cancel_ends_calls_that_joined_later_too() -> None:
+    """K1, E6: whatever was decided meanwhile, nothing begins after it."""
+
+    async def main() -> None:
+        store = Common()
+        remit = desk(
+            [[("pay", {"amount": 7}), ("look", {"seconds": 50})], "done"], [look, pay], store=store
+        )
+
+        async def decide() -> None:
+            [open_] = await store.open_proposals(count=9)
+            decision = write_decision(Decision(approve=True, by="dana"))
+            await store.post("r", "cancel")
+            await store.decide(
+                pending_id=open_.pending_id, decision=decision, now=remit.runtime.now()
+            )
+
+        outcome, ended = await while_it_runs(remit.run("go", run_id="r"), after(10.2, decide()))
+        assert outcome.reason is Reason.CANCELLED
+        assert statuses(outcome) == ["not_started", "error"]
+        assert ended < 11.3
 
     run_virtual(main())
 

@@ -120,3 +120,64 @@ def test_of_two_processes_that_act_within_five_milliseconds_one_does_it_and_both
     assert min(close.values()) > 0, "some of them within 5 ms"
     assert len(found["paid"]) == rounds
     assert set(found["paid"].values()) == {1}
+
+
+WORKER = '''
+import asyncio, sys
+from pathlib import Path
+import remit
+from remit import Limits, Remit
+from remit.testing import ScriptedModel
+
+
+@remit.tool(effect="read")
+async def look() -> str:
+    """Look: the first time for very long."""
+    if Path("looked").exists():
+        return "seen"
+    Path("looked").write_text("")
+    await asyncio.sleep(60)
+
+
+desk = Remit(
+    name="desk",
+    model=ScriptedModel(lambda t, _: "all done" if t.last.tool_results else ("look", {})),
+    tools=[look],
+    limits=Limits(steps=5, tokens=10_000, seconds=60),
+    store="sqlite:///runs.db",
+)
+
+
+async def drained():
+    async with desk.stream("look", run_id="a") as live:
+        async for event in live:
+            if event.kind == "call_started":
+                outcome = await live.detach()
+    print(outcome.reason, flush=True)
+    await asyncio.to_thread(sys.stdin.readline)  # it is alive as long as its run is gone on with elsewhere
+
+
+async def resumed():
+    print((await desk.resume("a")).text)
+
+
+asyncio.run(drained() if sys.argv[1] == "drained" else resumed())
+'''
+
+
+def test_a_worker_that_is_drained_hands_its_run_over_at_once(tmp_path: Path) -> None:
+    """K1, J2: detached, the lease is given back while the process lives on; another one takes the run up at once."""
+    (tmp_path / "app.py").write_text(WORKER, "utf-8")
+    with subprocess.Popen(
+        [sys.executable, "app.py", "drained"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "waiting\n"
+        assert processes(tmp_path, 1, "resumed") == ["all done"]
+        assert worker.poll() is None
+        worker.communicate("\n", timeout=60)
+    assert worker.returncode == 0

@@ -6,6 +6,7 @@ outside     questions of a body, and calls that are executed elsewhere
 person      what a call waits for, as others see it; asking somebody in process
 execution   entering the function: nothing else in remit does
 early       reads that begin while their reply is still written
+joining     calls that are decided elsewhere while others of their turn run
 results     what the model is told
 telling     the same for what may be large, off the event loop
 """
@@ -14,11 +15,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from remit.artifacts import Artifact
 from remit.dispatch.early import EarlyReads
 from remit.dispatch.gate import MAX_CALLS, Passage
+from remit.dispatch.joining import let_join, others_may_join
 from remit.dispatch.outside import cut_off
 from remit.messages import Status, Text
 from remit.preview import preview_of
@@ -48,7 +51,13 @@ async def answer(run: Run, calls: Sequence[CallState]) -> None:
         await run.hear_guards()
 
 
-async def _carry_all(run: Run, calls: Sequence[CallState], early: Mapping[str, Passage]) -> None:
+async def _carry_all(
+    run: Run,
+    calls: Sequence[CallState],
+    early: Mapping[str, Passage],
+    under_way: Sequence[Passage] = (),
+) -> None:
+    """Bring these calls to their end; `under_way` are calls of the turn that began before them."""
     late = [Passage(run, call) for call in calls if call.use.id not in early]
     late = [passage for passage in late if not passage.turned_away()]
     await _together([passage.consult for passage in late if passage.must_consult])
@@ -56,11 +65,19 @@ async def _carry_all(run: Run, calls: Sequence[CallState], early: Mapping[str, P
     going = late
     if early:
         going = sorted([*early.values(), *late], key=lambda passage: passage.call.slot.index)
+    if under_way:
+        going = [*(passage for passage in under_way if not passage.finished.done()), *going]
     if len(going) > 1:
         order = schedule([passage.footprint for passage in going])
         for passage, after in zip(going, order, strict=True):
-            passage.after = tuple(going[index] for index in after)
-    await _together([passage.carry for passage in late])
+            if passage not in under_way:
+                passage.after = tuple(going[index] for index in after)
+    acts = [passage.carry for passage in late]
+    begun = late or early
+    if begun and len(going) < len(run.state.calls) and others_may_join(run, going):
+        joined = partial(_carry_all, run, early={}, under_way=going)
+        acts.append(partial(let_join, run, going, joined))
+    await _together(acts)
     for passage in early.values():
         await outlasted(passage.finished, until=None, halt=run.halt)
 
