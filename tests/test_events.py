@@ -144,6 +144,12 @@ async def decisions() -> list[Event]:
     return (await watched(desk([("pay", {})], [pay], confirm=confirm), "go"))[1]
 
 
+async def a_standing_grant() -> list[Event]:
+    trusting = desk([("pay", {}), "done"], [pay])
+    await trusting.grant("pay", arguments={}, expires=60, by="dana")
+    return (await watched(trusting, "go"))[1]
+
+
 async def a_rule_that_fails() -> list[Event]:
     def rule(_: Transcript) -> bool:
         raise KeyError("order")
@@ -187,6 +193,7 @@ RUNS: list[Callable[[], Awaitable[list[Event]]]] = [
     a_notice,
     a_cold_cache,
     decisions,
+    a_standing_grant,
     redaction_that_fails,
     outputs,
     a_rule_that_fails,

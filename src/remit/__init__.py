@@ -66,7 +66,9 @@ if TYPE_CHECKING:
     from remit.outcome import Outcome, Reason
     from remit.pending import Allow, Confirm, Decision, Pending, PolicyRequest, Refuse, Veto
     from remit.remit import Remit, Runtime
+    from remit.store.grants import Grant
     from remit.store.memory import MemoryStore
+    from remit.store.sqlite import SqliteStore
     from remit.tools import Call, Computed, Effect, Secret, Tool, Toolset, tool
     from remit.tools.derived import Invocation, Proceed, filter, prefix, wrap_tools  # noqa: A004 - as it is called everywhere
     from remit.transcript import Transcript
@@ -89,6 +91,7 @@ __all__ = [
     "Effect",
     "Event",
     "Fenced",
+    "Grant",
     "Invocation",
     "JournalError",
     "Limits",
@@ -123,6 +126,7 @@ __all__ = [
     "SessionBusy",
     "Settings",
     "Spend",
+    "SqliteStore",
     "Status",
     "StopReason",
     "Text",
@@ -165,7 +169,9 @@ _HOMES = {
     "remit.outcome": "Outcome Reason",
     "remit.pending": "Allow Confirm Decision Pending PolicyRequest Refuse Veto",
     "remit.remit": "Remit Runtime",
+    "remit.store.grants": "Grant",
     "remit.store.memory": "MemoryStore",
+    "remit.store.sqlite": "SqliteStore",
     "remit.tools": "Call Computed Effect Secret Tool Toolset tool",
     "remit.tools.derived": "Invocation Proceed filter prefix wrap_tools",
     "remit.transcript": "Transcript",

@@ -35,6 +35,7 @@ EventKind: TypeAlias = Literal[
     "read_discarded",
     "late_outcome",
     "pending",
+    "granted",
     "supplied",
     "confirm_failed",
     "answer_failed",

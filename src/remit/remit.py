@@ -35,6 +35,7 @@ from remit.current import CURRENT, Frame
 from remit.errors import ConfigurationError, DecisionError
 from remit.events import Listener
 from remit.explained import explained
+from remit.granting import grants_of, new_grant
 from remit.limits import Limits
 from remit.live import Live, content_of, in_hand, see_through
 from remit.messages import ResultContent
@@ -58,6 +59,7 @@ from remit.render import is_quick
 from remit.report import read_state
 from remit.run import write_decision, write_supply
 from remit.store.base import Journal, wrong_kind
+from remit.store.grants import Grant
 from remit.store.names import store_named
 from remit.tools import Call, Tool, Tools, resolve
 from remit.tools.question import fitting
@@ -535,6 +537,51 @@ class Remit(Generic[Deps, Out_co]):
         await self.store.renew(id, token_hash(token))
         TOKENS[id] = token
         return token
+
+    async def grant(
+        self,
+        tool: str | Tool[..., Any],
+        *,
+        arguments: Mapping[str, Any],
+        run_id: str | None = None,
+        session: str | None = None,
+        expires: float,
+        by: str,
+    ) -> Grant:
+        """Approve in advance the calls of one description: no more than it says, and for `expires` seconds.
+
+        `arguments` says of each argument what it must be: a JSON value that it equals, or a compiled pattern that
+        the whole of its text fits. What is not named is not granted. `run_id` or `session` narrow where it holds.
+        It stands where an approval would; a policy that refuses refuses all the same.
+        Errors: `ConfigurationError`; inside a tool body too: what the model can reach grants nothing.
+        """
+        _refuse_inside("nothing is granted")
+        new = new_grant(
+            self.name,
+            self._config.tools,
+            tool,
+            arguments=arguments,
+            run_id=run_id,
+            session=session,
+            expires=expires,
+            by=by,
+            now=self.runtime.now(),
+        )
+        await grants_of(self.store).add_grant(new)
+        return new
+
+    async def grants(self) -> tuple[Grant, ...]:
+        """The standing grants of this remit that count now, in the order in which they were given."""
+        found, now = await grants_of(self.store).grants(self.name), self.runtime.now()
+        return tuple([each for each in found if each.expires_at > now])
+
+    async def revoke(self, grant_id: str) -> bool:
+        """End a standing grant. False where it is unknown or was revoked before.
+
+        Errors: `ConfigurationError` inside a tool body.
+        """
+        _refuse_inside("no grant is revoked")
+        return await grants_of(self.store).revoke_grant(grant_id, at=self.runtime.now())
 
     # Deriving
 

@@ -47,6 +47,7 @@ __all__ = [
     "Ended",
     "Failed",
     "Finished",
+    "Granted",
     "HandedOut",
     "Late",
     "Noted",
@@ -308,6 +309,16 @@ class Decided(_Recorded, frozen=True):
     """The key of the edited call; None where nothing was edited."""
 
 
+class Granted(_Recorded, frozen=True):
+    """A standing grant let a call run that nobody was asked about."""
+
+    kind: ClassVar[str] = "granted"
+    tool_use_id: str
+    grant_id: str
+    by: str
+    """Who gave it."""
+
+
 class Withdrawn(_Recorded, frozen=True):
     """A pending is no longer open: the conversation went on without it."""
 
@@ -432,6 +443,7 @@ Row: TypeAlias = (
     | Supplied
     | Awaits
     | Decided
+    | Granted
     | Withdrawn
     | Noted
     | Elided
@@ -459,6 +471,7 @@ _READERS: dict[str, msgspec.json.Decoder[Row]] = {
         Supplied,
         Awaits,
         Decided,
+        Granted,
         Withdrawn,
         Noted,
         Elided,

@@ -33,6 +33,7 @@ from remit.rows import (
     Ends,
     Failed,
     Finished,
+    Granted,
     HandedOut,
     Late,
     Noted,
@@ -121,6 +122,7 @@ class CallState:
         "effect",
         "ends",
         "footprint",
+        "grant",
         "handed_out",
         "key",
         "on_word",
@@ -150,6 +152,8 @@ class CallState:
         self.started: Started | None = None
         self.proposal: Proposed | None = None
         self.decision: Decided | None = None
+        self.grant: Granted | None = None
+        """What let it run in place of a decision. It counted when it was asked: whoever resumes asks again."""
         self.under_way = False
         """It was started, and no row says that this came to an end."""
         self.question: Questioned | None = None
@@ -453,6 +457,8 @@ class RunState:
                 call.question = None  # its time was over, or there would be no proposal
             case Decided():
                 self._decided(row)
+            case Granted():
+                self.call(row.tool_use_id).grant = row
             case Said():
                 self.unsaid.append(row.content)
                 self._say_unsaid()

@@ -22,6 +22,7 @@ from remit.rows import (
     Charged,
     Elided,
     Ended,
+    Granted,
     HandedOut,
     Late,
     Opened,
@@ -79,6 +80,18 @@ class Retelling:
                 yield "call_settled", self._settled(row, now)
             case Proposed() | Questioned() | HandedOut():
                 yield "pending", self._pending(row)
+            case Granted():
+                call = self._call(row.tool_use_id)
+                yield (
+                    "granted",
+                    {
+                        "grant": row.grant_id,
+                        "by": row.by,
+                        "call": call.use.id,
+                        "tool": call.use.name,
+                        "key": call.state.key,
+                    },
+                )
             case Supplied():
                 yield "supplied", self._supplied(row)
             case Elided():

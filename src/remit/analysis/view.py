@@ -354,6 +354,8 @@ class RunView:
                 what = "answer" if fields.get("wants") == "input" else "result"
                 mark = "failed" if fields.get("is_error") else "ok"
                 text = f"{what} for {tool} from {one_line(str(fields.get('by')))}"
+            case "granted":
+                text = f"{tool} runs under a standing grant of {one_line(str(fields.get('by')))}"
             case "confirm_failed" | "answer_failed":
                 text = f"the question about {tool} was not answered: {error}"
             case "cache_missed":

@@ -34,6 +34,7 @@ from remit.dispatch.results import (
     said,
     unknown,
 )
+from remit.dispatch.standing import granted
 from remit.dispatch.telling import told
 from remit.late import STILL_RUNNING, LateOutcome, known_late
 from remit.messages import Status
@@ -86,6 +87,8 @@ class Passage:
         """When it is cut: its own ceiling, waiting included, never past the run's."""
         self._whose_time = run.config.name
         self._verdict: Verdict = Allow()
+        self._granted = False
+        """A standing grant covers it."""
         self._reserved: Reservation | None = None
         self._execution: Execution | None = None
         self.judged: asyncio.Future[bool] | None = None
@@ -202,6 +205,8 @@ class Passage:
         doubtful = self.call.repeats or self.call.started is not None
         if self.result is None and doubtful and self._tool.effect is not Effect.READ:
             await self._resolve_doubt()
+        if self.result is None and not self._withheld and self._unapproved is not None:
+            self._granted = await granted(self.run, self.call, self._tool, self._arguments)
         wanted = None if self._halt.cause is not None else self._unapproved
         if self.result is None and wanted is not None and not self._proposed(wanted):
             await self._propose(wanted)
@@ -290,7 +295,9 @@ class Passage:
     def _unapproved(self) -> str | None:
         """What wants an approval that is not there; None where nothing does."""
         wanted = wanted_by(self._tool, self._verdict)
-        return None if wanted is None or approved(self.call, wanted) else wanted
+        if wanted is None or self._granted or approved(self.call, wanted):
+            return None
+        return wanted
 
     def _proposed(self, wanted: str) -> bool:
         """Whether a proposal for just this is open, or may not be made yet."""

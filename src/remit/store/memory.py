@@ -37,6 +37,7 @@ from remit.store.base import (
     wrong_kind,
 )
 from remit.store.directory import RunEntry, RunQuery
+from remit.store.grants import Grant
 from remit.store.proposals import OpenProposal
 from remit.store.shelf import Shelf
 from remit.store.watching import watched
@@ -118,6 +119,7 @@ class MemoryStore:
         self._ended_bytes = 0
         """Of their rows."""
         self._shelf = Shelf()
+        self._grants: dict[str, Grant] = {}
 
     async def create(self, run: NewRun) -> bool | NotNext:
         with self._lock:
@@ -337,6 +339,17 @@ class MemoryStore:
 
     def watch(self, run_id: str, after: int = -1) -> AsyncIterator[StoredRow]:
         return watched(self, run_id, after)
+
+    async def add_grant(self, grant: Grant) -> None:
+        self._grants[grant.id] = grant
+
+    async def grants(self, remit: str, tool: str | None = None) -> Sequence[Grant]:
+        known = tuple(self._grants.values())
+        return [each for each in known if each.remit == remit and tool in (None, each.tool)]
+
+    async def revoke_grant(self, grant_id: str, *, at: datetime) -> bool:
+        del at  # nothing is kept of what is revoked
+        return self._grants.pop(grant_id, None) is not None
 
     def _record(self, run_id: str) -> _Record:
         record = self._runs.get(run_id)

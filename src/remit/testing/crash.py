@@ -41,6 +41,7 @@ from remit.store.base import (
     Superseded,
 )
 from remit.store.directory import RunEntry, RunQuery
+from remit.store.grants import Grant
 from remit.store.memory import MemoryStore
 from remit.store.watching import watched
 from remit.testing.loop import VirtualLoop
@@ -210,6 +211,17 @@ class CrashStore:
 
     async def withdraw(self, pending_id: str) -> bool:
         return await self._commit(Commit("withdraw", ""), lambda: self.inner.withdraw(pending_id))
+
+    async def add_grant(self, grant: Grant) -> None:
+        await self._commit(Commit("grant", ""), lambda: self.inner.add_grant(grant))
+
+    async def grants(self, remit: str, tool: str | None = None) -> Sequence[Grant]:
+        return await self._look(lambda: self.inner.grants(remit, tool))
+
+    async def revoke_grant(self, grant_id: str, *, at: datetime) -> bool:
+        return await self._commit(
+            Commit("revoke", ""), lambda: self.inner.revoke_grant(grant_id, at=at)
+        )
 
     async def runs(self, query: RunQuery, *, count: int) -> Sequence[RunEntry]:
         return await self._look(lambda: self.inner.runs(query, count=count))

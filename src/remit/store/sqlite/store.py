@@ -43,8 +43,9 @@ from remit.store.base import (
 )
 from remit.store.chain import START, Chain
 from remit.store.directory import RunEntry, RunQuery
+from remit.store.grants import Grant
 from remit.store.proposals import OpenProposal
-from remit.store.sqlite import acts, directory
+from remit.store.sqlite import acts, directory, grants
 from remit.store.sqlite.files import INLINE_BYTES, Files
 from remit.store.sqlite.liveness import Presence, is_gone
 from remit.store.sqlite.schema import check, migrate
@@ -262,6 +263,15 @@ class SqliteStore:
 
     def watch(self, run_id: str, after: int = -1) -> AsyncIterator[StoredRow]:
         return watched(self, run_id, after)
+
+    async def add_grant(self, grant: Grant) -> None:
+        await self._do(lambda c: grants.add(c, grant))
+
+    async def grants(self, remit: str, tool: str | None = None) -> Sequence[Grant]:
+        return await self._read(lambda c: grants.of(c, remit, tool))
+
+    async def revoke_grant(self, grant_id: str, *, at: datetime) -> bool:
+        return await self._do(lambda c: grants.revoke(c, grant_id, at))
 
     # Opening
 

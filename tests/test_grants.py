@@ -1,0 +1,461 @@
+"""Standing grants: what a person approves in advance, and nothing beyond it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import remit
+from loop_rig import desk, rows, said, statuses, watched
+from remit import (
+    Allow,
+    Call,
+    Confirm,
+    MemoryStore,
+    PolicyRequest,
+    Reason,
+    Refuse,
+    SqliteStore,
+    Transcript,
+)
+from remit.errors import ConfigurationError
+from remit.rows import Granted
+from remit.store.base import Journal
+from remit.store.grants import Grant, Matches, arguments_from_json, arguments_to_json
+from remit.testing import run_virtual
+
+ANY = re.compile(".*", re.DOTALL)
+
+
+@remit.tool(effect="confirm")
+async def refund(order: str, amount: Decimal, call: Call[list[str]], note: str = "") -> str:
+    """Refund a part of an order."""
+    call.deps.append(call.key)
+    return f"refunded {amount} on {order}"
+
+
+@remit.tool(effect="idempotent")
+async def tag(order: str, call: Call[list[str]]) -> str:
+    """Tag an order."""
+    call.deps.append(call.key)
+    return f"tagged {order}"
+
+
+def calls(*turns: Any) -> Callable[[Transcript, Any], Any]:
+    """A model that asks for these, however often it is run, and is done with their results."""
+
+    def says(transcript: Transcript, _: Any) -> Any:
+        last = transcript.last
+        return "done" if last is not None and last.tool_results else list(turns)
+
+    return says
+
+
+ASKED = calls(("refund", {"order": "1042", "amount": "4.20"}))
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
+    if request.param == "memory":
+        yield MemoryStore()
+        return
+    file = SqliteStore(tmp_path / "runs.db")
+    yield file
+    file.close()
+
+
+def played(store: Journal, main: Callable[[], Any]) -> Any:
+    """On virtual time where the store has no threads."""
+    return run_virtual(main()) if isinstance(store, MemoryStore) else asyncio.run(main())
+
+
+def test_a_grant_lets_run_what_it_describes_and_the_journal_says_which(store: Journal) -> None:
+    """E9, C8: nobody is asked, the effect happens once, and who allowed it is on record."""
+
+    async def main() -> None:
+        support, deps = desk(ASKED, [refund], store=store), list[str]()
+        given = await support.grant(
+            "refund", arguments={"order": "1042", "amount": ANY}, expires=60, by="dana"
+        )
+        outcome, events = await watched(support, "go", deps=deps, run_id="r")
+        assert outcome.reason is Reason.COMPLETED
+        assert said(outcome) == ["refunded 4.20 on 1042"]
+        assert len(deps) == 1
+        [row] = [row for row in await rows(support, "r") if isinstance(row, Granted)]
+        assert (row.grant_id, row.by) == (given.id, "dana")
+        [told] = [event for event in events if event.kind == "granted"]
+        assert (told.fields["grant"], told.fields["by"]) == (given.id, "dana")
+        assert not [event for event in events if event.kind == "pending"]
+        assert await support.grants() == (given,)
+
+    played(store, main)
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        {"order": "1043", "amount": ANY},
+        {"order": "104", "amount": ANY},
+        {"order": re.compile("104"), "amount": ANY},
+        {"order": re.compile("1042"), "amount": "4.2"},
+        {"order": ANY, "amount": 4.3},
+        {"order": ANY, "amount": re.compile(r"[0-3]\.\d\d")},
+        {"order": ANY, "amount": ANY, "note": "hello"},
+    ],
+)
+def test_what_a_grant_does_not_describe_waits_for_a_person(
+    store: Journal, described: dict[str, Any]
+) -> None:
+    """E9: a plain value is exact, a pattern fits the whole text, an argument that is named is there."""
+
+    async def main() -> None:
+        support, deps = desk(ASKED, [refund], store=store), list[str]()
+        await support.grant("refund", arguments=described, expires=60, by="dana")
+        outcome = await support.run("go", deps=deps)
+        assert outcome.reason is Reason.WAITING
+        assert deps == []
+
+    played(store, main)
+
+
+def test_an_argument_that_a_grant_does_not_name_is_not_granted() -> None:
+    """E9: what the model adds to a call was on nobody's mind."""
+
+    async def main() -> None:
+        asked = calls(("refund", {"order": "1042", "amount": "4.20", "note": "to my account"}))
+        support, deps = desk(asked, [refund]), list[str]()
+        await support.grant("refund", arguments={"order": ANY, "amount": ANY}, expires=60, by="d")
+        assert (await support.run("go", deps=deps)).reason is Reason.WAITING
+        await support.grant(
+            "refund", arguments={"order": ANY, "amount": ANY, "note": ANY}, expires=60, by="d"
+        )
+        assert (await support.run("again", deps=deps)).reason is Reason.COMPLETED
+        assert len(deps) == 1
+
+    run_virtual(main())
+
+
+def test_a_policy_that_refuses_beats_a_grant_and_one_that_asks_is_answered_by_it(
+    store: Journal,
+) -> None:
+    """E9: deny beats grant; a grant stands where an approval would."""
+
+    async def main() -> None:
+        def judge(request: PolicyRequest) -> Allow | Refuse | Confirm:
+            order = request.arguments["order"]
+            return Refuse("closed") if order == "1" else Confirm(f"really {order}?")
+
+        asked = calls(("tag", {"order": "1"}), ("tag", {"order": "2"}))
+        support, deps = desk(asked, [tag], store=store, policy=judge), list[str]()
+        await support.grant(tag, arguments={"order": ANY}, expires=60, by="dana")
+        outcome = await support.run("go", deps=deps)
+        assert outcome.reason is Reason.COMPLETED
+        assert statuses(outcome) == ["refused", "ok"]
+        assert [key.split(":")[2] for key in deps] == ["tag"]
+
+    played(store, main)
+
+
+def test_a_grant_that_is_over_or_revoked_covers_nothing() -> None:
+    """E9: it counts at the moment at which the call is judged."""
+
+    async def main() -> None:
+        support, deps = desk(ASKED, [refund]), list[str]()
+        described = {"order": "1042", "amount": ANY}
+        short = await support.grant("refund", arguments=described, expires=5, by="dana")
+        await asyncio.sleep(5)
+        assert await support.grants() == ()
+        assert (await support.run("one", deps=deps)).reason is Reason.WAITING
+        long = await support.grant("refund", arguments=described, expires=500, by="dana")
+        assert await support.revoke(long.id)
+        assert not await support.revoke(long.id)
+        assert await support.revoke(short.id)
+        assert not await support.revoke("unknown")
+        assert (await support.run("two", deps=deps)).reason is Reason.WAITING
+        assert deps == []
+
+    run_virtual(main())
+
+
+def test_a_grant_holds_in_its_run_its_session_and_for_its_remit_alone(store: Journal) -> None:
+    """E9: the scope is what was said, and the name of the remit always."""
+
+    async def main() -> None:
+        support, deps = desk(ASKED, [refund], store=store), list[str]()
+        described = {"order": "1042", "amount": ANY}
+        await support.grant("refund", arguments=described, expires=60, by="d", run_id="this")
+        await support.grant("refund", arguments=described, expires=60, by="d", session="mine")
+        assert (await support.run("go", run_id="this", deps=deps)).completed
+        assert (await support.run("go", session="mine", deps=deps)).completed
+        assert len(deps) == 2
+        others: tuple[dict[str, Any], ...] = ({"run_id": "that"}, {"session": "yours"}, {})
+        for options in others:
+            assert (await support.run("go", deps=deps, **options)).reason is Reason.WAITING
+        other = support.replace(name="other")
+        assert (await other.run("go", session="mine-too", deps=deps)).reason is Reason.WAITING
+        assert await other.grants() == ()
+        assert len(deps) == 2
+
+    played(store, main)
+
+
+def test_what_was_put_before_a_person_stays_with_people() -> None:
+    """E9: a grant that comes later answers no question that is open, and overrules no decision."""
+
+    async def main() -> None:
+        asked = calls(
+            ("refund", {"order": "1", "amount": "4.20"}),
+            ("refund", {"order": "2", "amount": "4.20"}),
+        )
+        support, deps = desk(asked, [refund]), list[str]()
+        waiting = await support.run("go", run_id="r", deps=deps)
+        first, second = waiting.pending
+        await support.grant("refund", arguments={"order": ANY, "amount": ANY}, expires=60, by="d")
+        assert (await support.resume("r", deps=deps)).reason is Reason.WAITING
+        await support.decide(first.token, approve=True, by="erin")
+        still = await support.resume("r", deps=deps)
+        assert [each.id for each in still.pending] == [second.id]
+        await support.decide(second.token, approve=False, by="erin")
+        outcome = await support.resume("r", deps=deps)
+        assert statuses(outcome) == ["ok", "refused"]
+        assert len(deps) == 1
+
+    run_virtual(main())
+
+
+def test_a_question_whose_time_is_over_is_put_before_a_person_again() -> None:
+    """E9: the person who did not answer in time did not say yes; nor did the grant that came later."""
+
+    async def main() -> None:
+        support, deps = desk(ASKED, [refund]), list[str]()
+        waiting = await support.run("go", run_id="r", deps=deps)
+        described = {"order": ANY, "amount": ANY}
+        await support.grant("refund", arguments=described, expires=1e6, by="d")
+        await asyncio.sleep(25 * 3_600)
+        again = await support.resume("r", deps=deps)
+        assert again.reason is Reason.WAITING
+        assert again.pending[0].id != waiting.pending[0].id
+        assert deps == []
+
+    run_virtual(main())
+
+
+def test_a_call_that_may_have_taken_effect_already_is_covered_by_no_grant() -> None:
+    """E9, E4: whoever gave the grant did not know that it would be the second time."""
+
+    @remit.tool(effect="confirm", timeout=1)
+    async def pay(amount: int, call: Call[list[str]]) -> str:
+        """Pay."""
+        call.deps.append(call.key)
+        await asyncio.sleep(5)
+        return "paid"
+
+    async def main() -> None:
+        pays = [("pay", {"amount": 7})]
+        support, deps = desk([pays, pays, "done"], [pay]), list[str]()
+        await support.grant("pay", arguments={"amount": 7}, expires=600, by="dana")
+        outcome = await support.run("go", deps=deps)
+        assert outcome.reason is Reason.WAITING
+        assert len(deps) == 1
+        assert "may already have taken effect" in outcome.pending[0].summary
+
+    run_virtual(main())
+
+
+def test_a_run_that_broke_off_asks_again_whether_the_grant_still_counts(tmp_path: Path) -> None:
+    """E9, case 67: a grant that was revoked between a crash and the resume covers nothing any more."""
+
+    async def main() -> None:
+        file = SqliteStore(tmp_path / "runs.db")
+        support, deps = desk(ASKED, [refund], store=file), list[str]()
+        given = await support.grant(
+            "refund", arguments={"order": ANY, "amount": ANY}, expires=600, by="dana"
+        )
+
+        async def veto(_: object) -> None:
+            await broken.wait()
+
+        broken = asyncio.Event()
+        guarded = support.replace(guards=(veto,))
+        async with guarded.stream("go", run_id="r", deps=deps) as live:
+            async for event in live:
+                if event.kind == "granted":
+                    break
+            await live.detach()
+        assert deps == []
+        await support.revoke(given.id)
+        assert (await support.resume("r", deps=deps)).reason is Reason.WAITING
+        assert deps == []
+        file.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tool": "unknown"},
+        {"arguments": {"order": "1"}},
+        {"arguments": {"order": "1", "amount": ANY, "colour": "red"}},
+        {"arguments": {"order": re.compile(b"1"), "amount": ANY}},
+        {"arguments": {"order": object(), "amount": ANY}},
+        {"arguments": {"order": float("nan"), "amount": ANY}},
+        {"arguments": ["order"]},
+        {"arguments": {1: "1", "order": "1", "amount": ANY}},
+        {"expires": 0},
+        {"expires": -1},
+        {"expires": float("inf")},
+        {"expires": 1e300},
+        {"expires": True},
+        {"expires": "60"},
+        {"by": ""},
+        {"by": None},
+        {"run_id": ""},
+        {"session": 7},
+    ],
+)
+def test_a_grant_that_is_not_what_was_meant_is_refused(wrong: dict[str, Any]) -> None:
+    """E9: nothing is granted by a slip."""
+
+    async def main() -> None:
+        support = desk(ASKED, [refund])
+        options: dict[str, Any] = {
+            "tool": "refund",
+            "arguments": {"order": "1", "amount": ANY},
+            "expires": 60,
+            "by": "dana",
+            **wrong,
+        }
+        with pytest.raises(ConfigurationError):
+            await support.grant(options.pop("tool"), **options)
+        assert await support.grants() == ()
+
+    run_virtual(main())
+
+
+def test_nothing_is_granted_inside_a_tool_body() -> None:
+    """E9: what the model can reach gives no grant and takes none away."""
+    tried: list[str] = []
+
+    @remit.tool(effect="read")
+    async def sneak() -> str:
+        """Sneak."""
+        for act in (
+            lambda: support.grant("refund", arguments={}, expires=60, by="model"),
+            lambda: support.revoke("x"),
+        ):
+            try:
+                await act()
+            except ConfigurationError as error:
+                tried.append(str(error))
+        return "tried"
+
+    support = desk([[("sneak", {})], "done"], [refund, sneak])
+    run_virtual(support.run("go"))
+    assert len(tried) == 2
+    assert all("inside a tool body" in each for each in tried)
+
+
+def test_a_secret_argument_is_never_written_into_a_grant() -> None:
+    """E9: a grant is on record, and secrets are not."""
+
+    @remit.tool(effect="confirm")
+    def login(user: str, password: Annotated[str, remit.Secret]) -> str:
+        """Log in."""
+        return user
+
+    async def main() -> None:
+        support = desk(["done"], [login])
+        with pytest.raises(ConfigurationError, match="secret"):
+            await support.grant(
+                "login", arguments={"user": "u", "password": "hunter2"}, expires=60, by="dana"
+            )
+        await support.grant(
+            "login", arguments={"user": "u", "password": ANY}, expires=60, by="dana"
+        )
+
+    run_virtual(main())
+
+
+_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.decimals(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.text(st.characters(exclude_categories=["Cs"]), max_size=4), inner, max_size=3
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@given(asked=_VALUES, given_=_VALUES)
+def test_a_plain_value_covers_its_equals_and_nothing_else(asked: Any, given_: Any) -> None:
+    """E9: numbers by their value, texts and everything else exactly, also from a file."""
+    grant = _grant({"x": asked})
+    again = _grant(arguments_from_json(arguments_to_json(grant.arguments)))
+    assert again.covers({"x": asked}, run_id="r", session=None)
+    equal = _same(asked, given_)
+    for each in (grant, again):
+        assert each.covers({"x": given_}, run_id="r", session=None) is equal
+        assert not each.covers({}, run_id="r", session=None)
+        assert not each.covers({"x": asked, "y": asked}, run_id="r", session=None)
+
+
+@given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+def test_a_pattern_covers_whole_texts(text: str) -> None:
+    """E9: neither a part of a text nor a line of it is enough."""
+    exact = Matches(re.escape(text))
+    assert exact.fits(text)
+    for other in (text + "\n", "\n" + text, text + "x", "x" + text):
+        assert not exact.fits(other)
+    assert not exact.fits([text])
+    assert not exact.fits({text: text})
+
+
+def test_a_pattern_reads_numbers_as_json_and_no_text_that_is_too_long() -> None:
+    """E9: what the model wrote keeps no pattern busy."""
+    assert Matches("[0-9]").fits(5)
+    assert Matches(r"[0-9](\.\d+)?").fits(Decimal("4.2"))
+    assert Matches("true").fits(value=True)
+    assert not Matches("1").fits(value=True)
+    assert not Matches("a*").fits("a" * 5_000)
+
+
+def _grant(arguments: dict[str, Any]) -> Grant:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    return Grant(
+        id="g",
+        remit="desk",
+        tool="t",
+        arguments=arguments,
+        run_id=None,
+        session=None,
+        expires_at=now + timedelta(hours=1),
+        by="dana",
+        at=now,
+    )
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equality of JSON: `True` is not 1, and a list is no tuple's business."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    return bool(one == other)
