@@ -31,6 +31,7 @@ from remit import (
     Outcome,
     Reason,
     Remit,
+    RunBusy,
     SessionBusy,
     ToolUse,
     Transcript,
@@ -527,6 +528,75 @@ def test_however_many_run_at_once_the_history_is_that_of_one_after_the_other(
         assert len(done) == len(plans) or not waits
         for outcome in done:
             assert outcome.transcript[:] == last.transcript[: len(outcome.transcript)]
+
+    run_virtual(main())
+
+
+ACTS = ("run", "cancelled", "detached", "limited", "more", "more", "reopen", "cancel", "again")
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(ACTS), st.floats(0, 9), st.floats(0, 2)), min_size=4, max_size=16
+    )
+)
+def test_whatever_many_do_to_a_session_it_has_one_history(
+    plan: list[tuple[str, float, float]],
+) -> None:
+    """case 28, T1, T2: cancelled, detached, cut by a limit, taken up again or refused, no run is followed by two."""
+
+    async def main() -> None:
+        store = CrashStore(latency=0.01)
+        begun: list[str] = []
+        told: list[Outcome[Any]] = []
+
+        async def act(n: int, what: str, delay: float, seconds: float) -> None:
+            await asyncio.sleep(delay)
+            remit = clerk(store, ScriptedModel(echo, latency=seconds / 3))
+            target = begun[n % len(begun)] if begun else "none"
+            try:
+                match what:
+                    case "more":
+                        told.append(await remit.resume(target, limits=LIMITS))
+                    case "reopen":
+                        told.append(await remit.resume(target, reopen=True))
+                    case "cancel":
+                        told.append(await remit.cancel(target))
+                    case "again":
+                        told.append(await remit.run(f"p{target}", session="s", run_id=target))
+                    case _:
+                        limits = TIGHT if what == "limited" else None
+                        async with remit.stream(
+                            f"p{n}", session="s", session_wait=seconds, run_id=str(n), limits=limits
+                        ) as live:
+                            begun.append(str(n))
+                            await asyncio.sleep(seconds / 2)
+                            if what == "cancelled":
+                                await live.cancel()
+                            elif what == "detached":
+                                await live.detach()
+                        told.append(live.outcome)
+            except (SessionBusy, RunBusy, ConfigurationError):
+                pass
+
+        acts = [("limited", 0.0, 1.0), ("cancelled", 2.0, 1.0), *plan]
+        await asyncio.gather(*[act(n, *each) for n, each in enumerate(acts)])
+        remit = clerk(store)
+        for run_id in begun:
+            await remit.cancel(run_id)  # what was detached is closed, too
+        whole = await remit.run("the last", session="s", run_id="last")
+        followed: dict[str, str] = {}
+        for run_id in (*begun, "last"):
+            opened = (await rows(remit, run_id))[0]
+            assert isinstance(opened, Opened)
+            transcript = (await remit.outcome(run_id)).transcript
+            assert transcript[:] == whole.transcript[: len(transcript)]
+            assert opened.after not in followed, "nobody else goes on from there"
+            followed[str(opened.after)] = run_id
+        for outcome in told:  # a run that waits shows what no model has seen
+            said = outcome.transcript[:]
+            assert outcome.reason is Reason.WAITING or said == whole.transcript[: len(said)]
+        assert len(followed) == len(begun) + 1, "and each of them is in it"
 
     run_virtual(main())
 
