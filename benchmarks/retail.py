@@ -1,6 +1,6 @@
 """Plays the published retail tasks through the loop and compares what is left in the database.
 
-    python benchmarks/retail.py --data DIR --tasks DIR/tasks.json [--faults SEED]
+    python benchmarks/retail.py --data DIR --tasks DIR/tasks.json [--faults SEED | --crash SEED]
 
 The model is scripted: it plays the reference actions of each task, asks for several reads at once,
 and repeats what failed, timed out or was interrupted. So this measures the loop, not a model. Half
@@ -9,6 +9,8 @@ The final database is compared with the one that `retail_reference.py` makes of 
 
 With `--faults` every task suffers at least one `Fault`, chosen by the seed; how often each happened
 is printed, and whether anything took effect twice. Time is virtual, so a stalled tool costs none.
+
+With `--crash` the tasks run on a SQLite store in processes that are killed at random: see `retail_crash.py`.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import retail_crash
 import retail_reference as reference
 from remit import Decision, Limits, Message, Outcome, Pending, Reason, Remit, Status, Transcript
 from remit.testing import ScriptedModel, run_virtual
@@ -308,10 +311,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Play the retail tasks through the loop.")
     parser.add_argument("--data", type=Path, required=True, help="db.json, tools.json, policy.md")
     parser.add_argument("--tasks", type=Path, required=True, help="tasks.json")
-    parser.add_argument("--faults", type=int, metavar="SEED", help="make every task suffer")
+    fates = parser.add_mutually_exclusive_group()
+    fates.add_argument("--faults", type=int, metavar="SEED", help="make every task suffer")
+    fates.add_argument("--crash", type=int, metavar="SEED", help="kill the processes of the tasks")
     options = parser.parse_args(arguments)
     seed: int | None = options.faults
     data = read(options.data, options.tasks)
+    if options.crash is not None:
+        return crash(data, options.crash)
     results = {
         task.id: run_virtual(
             play(task, data, Plan(bool(turn % 2)) if seed is None else plan(task, seed))
@@ -320,6 +327,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     print("\n".join(report(results, seed)))
     return 1 if any(played.wrong for played in results.values()) else 0
+
+
+def crash(data: Data, seed: int) -> int:
+    """Play all tasks in processes that are killed; 0 where each reaches the reference state all the same."""
+    began = time.perf_counter()
+    tasks = [
+        retail_crash.Task(task.id, task.prompt, task.actions, script(task.actions), bool(turn % 2))
+        for turn, task in enumerate(data.tasks)
+    ]
+    results = retail_crash.play(data.database, data.policy, data.tools, tasks, seed)
+    print("\n".join(retail_crash.report(results, seed, time.perf_counter() - began)))
+    return 1 if any(crashed.wrong for crashed in results.values()) else 0
 
 
 def report(results: Mapping[str, Played], seed: int | None) -> Iterator[str]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import copy
 import json
+import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -390,3 +393,31 @@ def test_the_benchmark_says_last_how_many_tasks_reach_the_reference_state(
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == f"{len(rows)}/{len(rows)} tasks reach the reference state"
     assert ("faults of seed 3" in lines) == bool(faults)
+
+
+@published
+@pytest.mark.skipif(
+    not hasattr(signal, "sigtimedwait"), reason="this system has no fork or no sigtimedwait"
+)
+@pytest.mark.parametrize("seed", [1])
+def test_tasks_whose_processes_are_killed_reach_the_reference_state(
+    seed: int, tmp_path: Path
+) -> None:
+    """J3, E1, E3, E4, E6: some of the published tasks on a SQLite store, each worker killed at a random instant."""
+    tasks = tmp_path / "tasks.json"
+    rows = json.loads((DATA / "tasks.json").read_text(encoding="utf-8"))[::6]
+    tasks.write_text(json.dumps(rows), encoding="utf-8")
+    program = Path(retail.__file__)
+    given = ["--data", DATA, "--tasks", tasks, "--crash", str(seed)]
+    played = subprocess.run(
+        [sys.executable, program, *given],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert played.returncode == 0, played.stdout + played.stderr
+    *lines, last = played.stdout.splitlines()
+    assert last == f"{len(rows)}/{len(rows)} tasks reach the reference state"
+    [kills] = [int(line.split()[-1]) for line in lines if line.startswith("  kills")]
+    assert kills
