@@ -92,7 +92,7 @@ def test_where_the_users_own_store_cannot_be_made_the_flag_is_named(tmp_path: Pa
 
 
 def test_who_only_reads_makes_no_file(tmp_path: Path) -> None:
-    """A command that only reads leaves nothing behind."""
+    """U7: a command that only reads leaves nothing behind."""
     place = place_of(None, settings_of(tmp_path))
     with pytest.raises(NotFound, match="nothing was run yet"):
         store_to_read(place)
@@ -166,7 +166,7 @@ class Listed:
     ],
 )
 def test_a_run_is_named_by_id_prefix_place_or_session(name: str, meant: str) -> None:
-    """An id wins over a prefix, and a root over what runs inside of it."""
+    """U7: an id wins over a prefix, and a root over what runs inside of it."""
     child = ("7f3a:1:research:aa:1", "7f3a")
     many = [(f"long{n}", "long") for n in range(250)]
     store = Listed("7f3a", child, "8b", "session:x", *many, "long")
@@ -175,7 +175,7 @@ def test_a_run_is_named_by_id_prefix_place_or_session(name: str, meant: str) -> 
 
 @pytest.mark.parametrize("name", ["7f", "session", "@-9", "session:none", "no"])
 def test_what_names_no_run_or_several_is_no_guess(name: str) -> None:
-    """An ambiguous prefix lists the candidates; what is not there is not found."""
+    """U7: an ambiguous prefix lists the candidates; what is not there is not found."""
     store = Listed("7f3a", "7f21", "session1", "session2")
     with pytest.raises((NotFound, ConfigurationError)) as raised:
         asyncio.run(run_named(store, name))
@@ -189,6 +189,6 @@ def test_what_names_no_run_or_several_is_no_guess(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "@", "@-0", "@first", "@--1"])
 def test_what_is_no_name_of_a_run_is_refused(name: str) -> None:
-    """The ways to name a run are told."""
+    """U7: the ways to name a run are told."""
     with pytest.raises(ConfigurationError, match="session:NAME"):
         asyncio.run(run_named(Listed("7f3a"), name))

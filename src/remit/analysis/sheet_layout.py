@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from remit.analysis.cells import one_line
+from remit.analysis.cells import clip, one_line, visible
 from remit.analysis.figures import clock, count, dollars, duration, percent, span
 from remit.analysis.layout import Glyphs, Row, Span, fitted, noted, quoted, rows_of
 from remit.analysis.lines import Called, Closing, Mark, call_words
@@ -63,6 +63,9 @@ _ASIDES: Final = {
 _SHORT_ROWS: Final = 6
 """Rows of a text that are shown where not everything is."""
 _PROMPT_ROWS: Final = 10
+_SHORT_CHARS: Final = 4_000
+_LINE_CELLS: Final = 1_000
+"""Of a line of such a text, where a window does not break it."""
 
 
 class Page:
@@ -262,9 +265,10 @@ class Page:
     def _pending(self, pending: PendingSheet) -> Iterator[Row]:
         left = (pending.expires_at - self._now).total_seconds()
         until = f"open for {span(left)}" if left > 0 else "expired: resume the run for a new one"
+        where = "" if pending.run_id == self._sheet.run_id else f" in run {pending.run_id}"
         since = "" if pending.asked_at is None else f", asked {self._ago(pending.asked_at)}"
         yield from self._told(
-            "waiting", f"waits for {_wanted(pending)}  [{pending.id}]  {until}{since}"
+            "waiting", f"waits for {_wanted(pending)}{where}  [{pending.id}]  {until}{since}"
         )
         yield from self._quoted(pending.summary)
         yield from self._quoted(f"{pending.tool} {pending.arguments}")
@@ -314,11 +318,14 @@ class Page:
         yield from rows_of(Closing(mark=mark, text=text), self._glyphs, self._columns)
 
     def _quoted(self, text: str, *, most: int | None = None) -> list[Row]:
-        rows = quoted(text, self._glyphs, self._columns)
-        if most is None or self._full or len(rows) <= most:
+        if most is None or self._full:
+            return quoted(text, self._glyphs, self._columns)
+        lines = text[:_SHORT_CHARS].split("\n")
+        shown = "\n".join(clip(visible(line), _LINE_CELLS) for line in lines[:most])
+        rows = quoted(shown, self._glyphs, self._columns)
+        if len(rows) <= most and len(lines) <= most and len(text) <= _SHORT_CHARS:
             return rows
-        more = len(rows) - most + 1
-        return [*rows[: most - 1], *self._noted(f"{more} rows more: --full")]
+        return [*rows[: most - 1], *self._noted(f"{len(text):,} characters in all: --full")]
 
 
 def _time(at: datetime) -> str:
