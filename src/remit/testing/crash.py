@@ -242,7 +242,8 @@ class CrashStore:
     async def _commit(self, commit: Commit, act: Callable[[], Awaitable[T]]) -> T:
         await self._boundary(f"before {commit.what}")
         done = await act()
-        self.commits.append(commit)
+        if not isinstance(done, NotNext):  # nothing was opened
+            self.commits.append(commit)
         await self._boundary(f"after {commit.what}")
         return done
 
