@@ -40,7 +40,7 @@ from remit.rows import Activated, Opened
 from remit.run import LIMIT_REASONS, Run
 from remit.sessions import Begun, GoneOn, begin, with_history
 from remit.state import RunState
-from remit.store.base import Held, Journal, Lease, NewRow, NewRun, Superseded
+from remit.store.base import Held, Journal, Lease, NewRow, NewRun, RunInfo, Superseded
 from remit.transcript import Transcript
 from remit.withdraw import withdraw_left
 from remit.workers import Workers
@@ -215,6 +215,7 @@ async def _start_or_find(
         fresh = RunState(new.run_id, (), begun.before)
         return await _activate(config, host, fresh, deps, limits=None, reserve=reserve)
     info = await host.store.info(new.run_id)
+    _check_kept(info)
     if info is None or info.spec_hash != new.spec_hash:
         raise ConfigurationError(
             f"run_id {new.run_id!r} already stands for another prompt, session or remit; choose another id, or "
@@ -360,9 +361,19 @@ async def _cancel_here(config: Config, host: Host, run_id: str) -> Activation:
 
 async def _known_state(store: Journal, run_id: str) -> RunState:
     """Rebuild a state. Errors: `ConfigurationError` for an unknown run, `JournalError`."""
-    if await store.info(run_id) is None:
+    info = await store.info(run_id)
+    if info is None:
         raise ConfigurationError(f"there is no run {run_id!r} in this store")
+    _check_kept(info)
     return await read_state(store, run_id)
+
+
+def _check_kept(info: RunInfo | None) -> None:
+    """Errors: `ConfigurationError` for a run of which only a tombstone is left."""
+    if info is not None and info.erased:
+        raise ConfigurationError(
+            f"run {info.run_id!r} was erased: what it said is gone, and its id stays taken"
+        )
 
 
 async def _activate(

@@ -183,6 +183,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     """Whether something was posted that no append has taken."""
     rows: int
     """How many it has."""
+    erased: bool = False
+    """What it said is gone; its id stays taken."""
 
 
 class Journal(Protocol):

@@ -103,9 +103,11 @@ def acquire(
     found = _run(
         connection,
         run_id,
-        "status, owner, worker, epoch, next_seq, taken, inbox_max, session, session_at",
+        "status, owner, worker, epoch, next_seq, taken, inbox_max, session, session_at, erased_at",
     )
-    status, held_by, holder, epoch, next_seq, taken, inbox_max, session, place = found
+    status, held_by, holder, epoch, next_seq, taken, inbox_max, session, place, erased = found
+    if erased is not None:
+        raise JournalError(f"run {run_id!r} was erased: there is nothing to go on from")
     if holder is not None and lives(holder):
         return Held(held_by)
     if session is not None and status == "ended":
@@ -203,7 +205,7 @@ def post(
 ) -> bool:
     """Leave something for a run. False where there is no such run."""
     found = connection.execute(
-        "update remit_run set inbox_max = inbox_max + 1 where run_id = ? returning inbox_max, root",
+        "update remit_run set inbox_max = inbox_max + 1 where run_id = ? and erased_at is null returning inbox_max, root",
         (run_id,),
     ).fetchall()
     for number, root in found:

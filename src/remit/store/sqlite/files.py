@@ -9,14 +9,17 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from remit.artifacts import Artifact
 from remit.errors import JournalError
 
-__all__ = ["INLINE_BYTES", "Files"]
+__all__ = ["INLINE_BYTES", "Files", "folder_of"]
 
+_DIGITS: Final = 64
 INLINE_BYTES: Final = 1_000_000
 """Up to so many bytes an artifact is a row in the transaction of what names it."""
 
@@ -57,6 +60,50 @@ class Files:
         if hashlib.sha256(data).hexdigest() != digest:
             raise JournalError(f"the file of artifact {digest[:12]} is damaged")
         return data
+
+    def all(self) -> Iterator[str]:
+        """The digests of those that are there."""
+        for path in self._folder.glob("??/*"):
+            if len(path.name) == _DIGITS:
+                yield path.name
+
+    def written_at(self, digest: str) -> float:
+        """Seconds since 1970; infinite where it is not there."""
+        try:
+            return self.path(digest).stat().st_mtime
+        except OSError:
+            return float("inf")
+
+    def copy(self, digest: str, to: Files) -> bool:
+        """Keep one elsewhere, too. False where it is not there. Errors: `OSError`."""
+        path = to.path(digest)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(self.path(digest), path)
+        except FileNotFoundError:
+            return False
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+        return True
+
+    def remove(self, digest: str) -> None:
+        """Take it away, durably, if it is there. Errors: `OSError`."""
+        path = self.path(digest)
+        path.unlink(missing_ok=True)
+        if path.parent.is_dir():
+            _sync(path.parent)
+
+    def remove_parts(self, before: float) -> int:
+        """Take away what was begun before a moment and never finished. Gives how many. Errors: `OSError`."""
+        old = [each for each in self._folder.glob("??/*.part") if each.stat().st_mtime < before]
+        for path in old:
+            path.unlink(missing_ok=True)
+        return len(old)
+
+
+def folder_of(database: Path) -> Path:
+    """What is kept beside a database."""
+    return database.with_name(f"{database.name}.d")
 
 
 def _sync(folder: Path) -> None:

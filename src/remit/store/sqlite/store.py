@@ -18,12 +18,12 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from remit.artifacts import Artifact
-from remit.errors import JournalError
+from remit.errors import ConfigurationError, JournalError
 from remit.pending import PendingKind
 from remit.store.base import (
     Control,
@@ -44,9 +44,10 @@ from remit.store.base import (
 from remit.store.chain import START, Chain
 from remit.store.directory import RunEntry, RunQuery
 from remit.store.grants import Grant
+from remit.store.keeping import Copied, Erased, Finding, Pruned, since
 from remit.store.proposals import OpenProposal
-from remit.store.sqlite import acts, directory, grants
-from remit.store.sqlite.files import INLINE_BYTES, Files
+from remit.store.sqlite import acts, checking, copying, directory, grants, keeping
+from remit.store.sqlite.files import INLINE_BYTES, Files, folder_of
 from remit.store.sqlite.liveness import Presence, is_gone
 from remit.store.sqlite.schema import check, migrate
 from remit.store.sqlite.writer import Writer, ended
@@ -85,7 +86,7 @@ class SqliteStore:
         self._path = Path(path)
         self._lease_seconds = lease_seconds
         self._chain = Chain(_key_from_environment() if key is None else key)
-        self._beside = self._path.with_name(f"{self._path.name}.d")
+        self._beside = folder_of(self._path)
         self._files = Files(self._beside / "artifacts")
         self._lock = threading.Lock()
         self._opening: _Opening | None = None
@@ -101,22 +102,21 @@ class SqliteStore:
     # Runs
 
     async def create(self, run: NewRun) -> bool | NotNext:
-        await self._write_files(run.artifacts)
         opening = self._open()
-        return await self._do(
-            lambda c: acts.create(c, self._chain, run, lambda w: opening.lives(c, w))
+        return await self._keeping(
+            run.artifacts, lambda c: acts.create(c, self._chain, run, lambda w: opening.lives(c, w))
         )
 
     async def info(self, run_id: str) -> RunInfo | None:
         found = await self._one(
-            "select spec_hash, status, owner, parent, inbox_max > taken, next_seq from remit_run"
-            " where run_id = ?",
+            "select spec_hash, status, owner, parent, inbox_max > taken, next_seq, erased_at is not null"
+            " from remit_run where run_id = ?",
             run_id,
         )
         if found is None:
             return None
-        spec_hash, status, owner, parent, unread, rows = found
-        return RunInfo(run_id, spec_hash, status, owner, parent, unread=bool(unread), rows=rows)
+        *known, unread, rows, erased = found
+        return RunInfo(run_id, *known, unread=bool(unread), rows=rows, erased=bool(erased))
 
     async def acquire(self, run_id: str, owner: str) -> Lease | Held | Superseded:
         opening = self._open()
@@ -138,10 +138,9 @@ class SqliteStore:
         taken: int = 0,
         artifacts: Sequence[Artifact] = (),
     ) -> Control:
-        await self._write_files(artifacts)
-        opening = self._open()
-        worker = opening.worker
-        control, next_seq, found_at = await opening.do(
+        worker = self._open().worker
+        control, next_seq, found_at = await self._keeping(
+            artifacts,
             lambda c: acts.append(
                 c,
                 self._chain,
@@ -153,7 +152,7 @@ class SqliteStore:
                 proposals=proposals,
                 taken=taken,
                 artifacts=artifacts,
-            )
+            ),
         )
         lease.next_seq, lease.found_at = next_seq, found_at
         return control
@@ -179,8 +178,7 @@ class SqliteStore:
         *,
         artifacts: Sequence[Artifact] = (),
     ) -> bool:
-        await self._write_files(artifacts)
-        return await self._do(lambda c: acts.post(c, run_id, kind, body, artifacts))
+        return await self._keeping(artifacts, lambda c: acts.post(c, run_id, kind, body, artifacts))
 
     async def inbox(self, run_id: str, after: int = 0) -> Sequence[Posted]:
         found = await self._all(
@@ -273,6 +271,41 @@ class SqliteStore:
     async def revoke_grant(self, grant_id: str, *, at: datetime) -> bool:
         return await self._do(lambda c: grants.revoke(c, grant_id, at))
 
+    # Keeping
+
+    async def erase(self, *, run_id: str | None = None, session: str | None = None) -> Erased:
+        if run_id is None and session is None:
+            raise ConfigurationError("name what is to be erased: run_id= or session=")
+        return await self._open().apart(
+            lambda c, lives: keeping.erase(
+                c, self._files, lives, run_id=run_id, session=session, now=time.time()
+            )
+        )
+
+    async def prune(self, older_than: timedelta, *, dry_run: bool = False) -> Pruned:
+        before = since(older_than, datetime.now(UTC))
+        act = keeping.prunable if dry_run else keeping.prune
+        return await self._open().apart(
+            lambda c, lives: act(c, self._files, lives, before=before, now=time.time())
+        )
+
+    async def check(self) -> Sequence[Finding]:
+        """Read everything, and tell what is not as it was written: chains, artifacts, and the file itself.
+
+        Changes nothing, and takes no part in the store: it works on one that cannot be written, too.
+        Errors: `JournalError` for what is no store of this version; `ConfigurationError` for another key.
+        """
+        return await asyncio.to_thread(
+            lambda: list(checking.findings(self._path, self._chain, self._files))
+        )
+
+    async def backup(self, to: Path) -> Copied:
+        """Copy the store as it is at one moment, beside whoever writes, with the files beside it.
+
+        Errors: `ConfigurationError` where something is there already; `JournalError`, and then nothing is there.
+        """
+        return await asyncio.to_thread(lambda: copying.copy(self._path, self._files, to))
+
     # Opening
 
     @property
@@ -314,16 +347,26 @@ class SqliteStore:
     async def _all(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         return await self._read(lambda c: c.execute(query, values).fetchall())
 
-    async def _write_files(self, artifacts: Sequence[Artifact]) -> None:
-        """Write what is too large for a row, before anything names it."""
+    async def _keeping(
+        self, artifacts: Sequence[Artifact], act: Callable[[sqlite3.Connection], T]
+    ) -> T:
+        """Do what names these artifacts, with what is too large for a row written before."""
         large = [each for each in artifacts if len(each.data) > INLINE_BYTES]
-        if large:
-            opening = self._open()
-            for artifact in large:
-                try:
-                    await opening.aside(lambda artifact=artifact: self._files.write(artifact))
-                except OSError as error:
-                    raise JournalError(f"an artifact could not be written: {error}") from error
+        if not large:
+            return await self._do(act)
+        opening = self._open()
+        for artifact in large:
+            try:
+                await opening.aside(lambda artifact=artifact: self._files.write(artifact))
+            except OSError as error:
+                raise JournalError(f"an artifact could not be written: {error}") from error
+
+        def still_there(connection: sqlite3.Connection) -> T:
+            for artifact in large:  # whoever had the same bytes may have erased them meanwhile
+                self._files.write(artifact)
+            return act(connection)
+
+        return await self._do(still_there)
 
 
 class _Opening:
@@ -398,6 +441,24 @@ class _Opening:
         """Do something slow off the event loop."""
         return await asyncio.wrap_future(self._pool.submit(work))
 
+    async def apart(self, act: Callable[[sqlite3.Connection, Callable[[str], bool]], T]) -> T:
+        """Do something long on a connection of its own, in transactions of its own.
+
+        It is told which workers are alive. Errors: those of the act, `JournalError`.
+        """
+        await self.do(_nothing)  # the writer makes the tables
+
+        def work() -> T:
+            try:
+                with contextlib.closing(_connect(self._path)) as connection:
+                    connection.execute("pragma synchronous = full")
+                    connection.execute("pragma secure_delete = on")
+                    return act(connection, lambda worker: self.lives(connection, worker))
+            except (sqlite3.Error, OSError) as error:
+                raise JournalError(f"the store failed: {error}") from error
+
+        return await self.aside(work)
+
     def _reading(self, act: Callable[[sqlite3.Connection], T]) -> T:
         try:
             connection = cast("sqlite3.Connection | None", getattr(self._local, "connection", None))
@@ -415,6 +476,8 @@ class _Opening:
             check(connection)  # before anything is changed in a file that may be somebody else's
             _into_wal(connection)
             connection.execute("pragma synchronous = full")
+            # Nothing that was deleted or moved stays readable in the file: what is erased then is gone.
+            connection.execute("pragma secure_delete = on")
             connection.execute("begin immediate")
             migrate(connection)
             _check_key(connection, self._chain)
@@ -498,11 +561,15 @@ def _rows(
     connection.execute("begin")
     try:
         run = connection.execute(
-            "select next_seq, head from remit_run where run_id = ?", (run_id,)
+            "select next_seq, head, erased_at from remit_run where run_id = ?", (run_id,)
         ).fetchone()
         if run is None:
             raise JournalError(f"there is no run {run_id!r} in this store")
-        next_seq, newest = run
+        next_seq, newest, erased_at = run
+        if erased_at is not None:
+            raise JournalError(
+                f"run {run_id!r} was erased: what it said is gone, that it was is kept"
+            )
         head = START
         if after >= 0:
             before = connection.execute(
@@ -524,11 +591,7 @@ def _rows(
             raise JournalError(
                 f"the rows of run {run_id!r} were changed: row {expected} is not as written"
             )
-        if body is None:
-            raise JournalError(
-                f"run {run_id!r} was erased: what it said is gone, that it was is kept"
-            )
-        if chain.digest(salt, body) != digest:
+        if body is None or chain.digest(salt, body) != digest:
             raise JournalError(f"row {seq} of run {run_id!r} is damaged")
         rows.append(StoredRow(seq, kind, body))
     if head != newest or after + 1 + len(rows) < next_seq:

@@ -1,0 +1,127 @@
+"""How long what was said is kept: erased when a person asks for it, pruned when it is old.
+
+To erase is to take back what was said and to keep that something was said: the run stays as a tombstone, with the
+chain over its rows, which still verifies. To prune is to forget whole runs, rows and all.
+
+What goes goes whole. A run inside another is repeated by the one around; the runs of a session are read together and
+share what they keep. So one of them alone is refused, with the name of what would have to go with it: nothing is
+erased in part while it looks like all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import msgspec
+
+from remit.errors import ConfigurationError, RunBusy
+
+__all__ = ["Copied", "Erased", "Finding", "Keeping", "Kin", "Pruned", "check_whole", "since"]
+
+
+class Erased(msgspec.Struct, frozen=True, kw_only=True):
+    """What an erasure took back."""
+
+    runs: int
+    """Runs of which a tombstone is left; those that were one before do not count."""
+    artifacts: int
+    """Artifacts that nobody else held."""
+    ended: tuple[str, ...] = ()
+    """Ids of those that had not ended, and will not go on."""
+    complete: bool = True
+    """False: nobody is told anything of it any more, but old copies of pages may still lie in the files, because
+    others were at work. Erase again when they are not, and they go."""
+
+
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pruning removed, or would remove."""
+
+    runs: int = 0
+    rows: int = 0
+    artifacts: int = 0
+    files: int = 0
+    """Files beside the database that no run ever came to name."""
+
+
+class Copied(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backup holds."""
+
+    runs: int
+    artifact_files: int
+    bytes: int
+    """Of the database and the files."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something in a store that is not as it was written."""
+
+    what: str
+    """In words."""
+    run_id: str | None = None
+    seq: int | None = None
+    """The row of that run."""
+
+
+class Keeping(Protocol):
+    """A store that can forget."""
+
+    async def erase(self, *, run_id: str | None = None, session: str | None = None) -> Erased:
+        """Take back what was said in a run and the runs inside it, in all runs of a session, or in both together.
+
+        A run that waits or was interrupted is ended by it: whoever asks for more than the end asks for the end.
+        The id of a run stays taken; the name of a session, tags and whatever was digested of arguments goes.
+        Errors: `ConfigurationError` for what is unknown or is only a part of something; `RunBusy` where a
+        worker that is alive has a run; `JournalError`. Nothing is changed then.
+        """
+        ...
+
+    async def prune(self, older_than: timedelta, *, dry_run: bool = False) -> Pruned:
+        """Remove what ended longer ago than that: whole trees, and a session with all of its runs.
+
+        Nothing that has not ended is ever removed. With `dry_run` nothing is: it is counted.
+        Errors: `ConfigurationError`, `JournalError`.
+        """
+        ...
+
+
+class Kin(msgspec.Struct, frozen=True):
+    """A run that is to be erased, and what binds it to others."""
+
+    run_id: str
+    parent: str | None
+    session: str | None
+    owner: str | None
+    """Who executes it, and is alive."""
+
+
+def check_whole(runs: Sequence[Kin], others: Collection[Kin]) -> None:
+    """Whether these runs may be erased without the `others` of their sessions.
+
+    Errors: `RunBusy`; `ConfigurationError` where others repeat what they said.
+    """
+    together = {run.run_id for run in runs}
+    for run in runs:
+        if run.parent is not None and run.parent not in together:
+            raise ConfigurationError(
+                f"run {run.run_id!r} is a part of run {run.parent!r}, which repeats what it said: erase that one"
+            )
+    for other in others:
+        raise ConfigurationError(
+            f"run {other.run_id!r} belongs to session {other.session!r}, too, and shares what is kept of it: erase "
+            "the whole session"
+        )
+    for run in runs:
+        if run.owner is not None:
+            raise RunBusy(run.run_id, run.owner)
+
+
+def since(older_than: timedelta, now: datetime) -> datetime:
+    """The moment before which a run must have ended. Errors: `ConfigurationError`."""
+    if older_than < timedelta():
+        raise ConfigurationError("older_than= is a time that has passed: it is not negative")
+    try:
+        return now - older_than
+    except OverflowError:
+        return datetime.min.replace(tzinfo=now.tzinfo)
