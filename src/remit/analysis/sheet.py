@@ -32,6 +32,7 @@ __all__ = [
     "CallSheet",
     "ChildSheet",
     "DecisionSheet",
+    "GrantSheet",
     "Only",
     "PendingSheet",
     "RunSheet",
@@ -80,6 +81,14 @@ class DecisionSheet(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments in place of the model's, as JSON."""
 
 
+class GrantSheet(msgspec.Struct, frozen=True, kw_only=True):
+    """A standing grant that was used."""
+
+    id: str
+    by: str
+    """Who gave it."""
+
+
 class ArtifactSheet(msgspec.Struct, frozen=True, kw_only=True):
     """An output that is kept outside of the transcript."""
 
@@ -115,6 +124,8 @@ class CallSheet(msgspec.Struct, frozen=True, kw_only=True):
     summary: str | None
     """What the person who decided was shown."""
     decision: DecisionSheet | None
+    grant: GrantSheet | None
+    """The standing grant that let it run, where nobody was asked about it."""
     pending: str | None
     """Id of what it waits for."""
     children: tuple[str, ...]
@@ -410,6 +421,9 @@ def _call(call: Called, children: tuple[str, ...], *, live: bool) -> CallSheet:
         else DecisionSheet(
             approve=decision.approve, by=decision.by, note=decision.note, edit=call.edit
         ),
+        grant=None
+        if state.grant is None
+        else GrantSheet(id=state.grant.grant_id, by=state.grant.by),
         pending=None if pending is None or result is not None else pending.pending_id,
         children=children,
         artifacts=() if result is None else result.artifacts,

@@ -44,9 +44,9 @@ _WORDS: Final = {
     "waiting": "waits",
 }
 _ACTS: Final = {
-    "approval": "remit approve {id}, or remit reject {id}",
-    "input": "remit supply {id} VALUE",
-    "result": "remit supply {id} VALUE",
+    "approval": "remit approve {0}, or remit reject {0}",
+    "input": "remit supply {0} VALUE",
+    "result": "remit supply {0} VALUE",
 }
 _ASIDES: Final = {
     "note": "told the model",
@@ -60,6 +60,8 @@ _ASIDES: Final = {
     "resumed": "resumed",
     "ended": "ended",
 }
+_OUR_TAGS: Final = "remit."
+"""Tags that begin so are none of people's."""
 _SHORT_ROWS: Final = 6
 """Rows of a text that are shown where not everything is."""
 _PROMPT_ROWS: Final = 10
@@ -79,13 +81,15 @@ class Page:
         columns: int | None,
         now: datetime,
         full: bool = False,
+        reached_by: str = "",
     ) -> None:
-        """`full` shows texts, arguments and results whole."""
+        """`full` shows texts, arguments and results whole; `reached_by` is what other commands are given beside ids."""
         self._sheet = sheet
         self._glyphs = glyphs
         self._columns = columns
         self._now = now
         self._full = full
+        self._reached_by = reached_by
 
     def rows(self, only: Only | None, why: tuple[Mark, str], *, part: bool) -> Iterator[Row]:
         """All of it, or the part that is asked for. `why` says how the run stands, in words."""
@@ -115,7 +119,7 @@ class Page:
         facts = [" / ".join(sheet.path) or sheet.remit]
         facts += [f"in {sheet.parent}"] if sheet.parent else []
         facts += [f"session {sheet.session}"] if sheet.session else []
-        facts += [f"{name}={value}" for name, value in sorted(sheet.tags.items())]
+        facts += [f"{name}={value}" for name, value in _tags(sheet)]
         shown = f" {self._glyphs.dot} ".join(self._safe(fact) for fact in facts)
         yield self._fit((Span(f"run {self._safe(sheet.run_id)}", "bold"), Span(f"  {shown}")))
         yield from self._noted(self._when())
@@ -219,6 +223,9 @@ class Page:
             yield from self._under(f" {self._glyphs.dot} ".join(facts))
         if call.decision is not None:
             yield from self._under(_decided(call))
+        if call.grant is not None:
+            by = one_line(call.grant.by)
+            yield from self._under(f"allowed by a standing grant of {by} [{call.grant.id}]")
         if self._full:
             yield from self._quoted(call.arguments)
             if call.result is not None:
@@ -272,7 +279,9 @@ class Page:
         )
         yield from self._quoted(pending.summary)
         yield from self._quoted(f"{pending.tool} {pending.arguments}")
-        yield from self._under(_ACTS[pending.kind].format(id=one_line(pending.id)))
+        yield from self._under(
+            _ACTS[pending.kind].format(f"{one_line(pending.id)}{self._reached_by}")
+        )
 
     def _children(self) -> Iterator[Row]:
         children = self._sheet.children
@@ -326,6 +335,11 @@ class Page:
         if len(rows) <= most and len(lines) <= most and len(text) <= _SHORT_CHARS:
             return rows
         return [*rows[: most - 1], *self._noted(f"{len(text):,} characters in all: --full")]
+
+
+def _tags(sheet: RunSheet) -> list[tuple[str, str]]:
+    """Those that somebody chose."""
+    return sorted(tag for tag in sheet.tags.items() if not tag[0].startswith(_OUR_TAGS))
 
 
 def _time(at: datetime) -> str:

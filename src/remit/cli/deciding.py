@@ -14,12 +14,13 @@ from remit.cli import exits
 from remit.cli.cases import Case, came_of, case_named, rows_of_case
 from remit.cli.display import PlainPage, TerminalAsker, display_for, display_mode
 from remit.cli.documents import VERSION, outcome_document, write_document
-from remit.cli.keeper import reached_by, stand_in
+from remit.cli.keeper import stand_in
 from remit.cli.keyboard import Keyboard, controlling_terminal
 from remit.cli.options import Again, Display
 from remit.cli.resume import go_on, ready_to_go_on
 from remit.cli.run import concluded
 from remit.cli.signals import Interrupts, run_until_done
+from remit.cli.stores import reached_by
 from remit.cli.streams import Streams, complain
 from remit.cli.targets import AnyRemit
 from remit.errors import ConfigurationError, DecisionError, RunBusy

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Generator
-from shlex import quote
 from typing import Final
 
 from remit.cli.settings import here, read_settings
@@ -17,7 +16,7 @@ from remit.remit import Remit
 from remit.store.base import Journal
 from remit.store.sqlite import SqliteStore
 
-__all__ = ["opened", "reached_by", "stand_in"]
+__all__ = ["opened", "stand_in"]
 
 _NOTHING: Final = Limits(steps=1, tokens=1, seconds=1)
 
@@ -30,11 +29,6 @@ def opened(flag: str | None) -> Generator[SqliteStore]:
         yield store
     finally:
         store.close()
-
-
-def reached_by(flag: str | None) -> str:
-    """What another command is given to find the same store."""
-    return "" if flag is None else f" --store {quote(flag)}"
 
 
 def stand_in(name: str, store: Journal) -> AnyRemit:

@@ -12,7 +12,7 @@ from remit.cli import exits
 from remit.cli.display import Display as Shown
 from remit.cli.display import display_for
 from remit.cli.documents import outcome_document, write_document
-from remit.cli.keeper import opened, reached_by
+from remit.cli.keeper import opened
 from remit.cli.kept import Kept
 from remit.cli.naming import run_named
 from remit.cli.options import Again, Display, More, StoreFlag
@@ -20,6 +20,7 @@ from remit.cli.recorded import rebuilt
 from remit.cli.run import concluded, confirming, refuse_contradictions, watched
 from remit.cli.settings import checked, here
 from remit.cli.signals import Interrupts, run_until_done
+from remit.cli.stores import reached_by
 from remit.cli.streams import own_stdout
 from remit.errors import ConfigurationError
 from remit.limits import Limits

@@ -29,6 +29,7 @@ from remit.cli.naming import run_named
 from remit.cli.options import StoreFlag
 from remit.cli.reading import Kept, Printer, kept_runs, place_here
 from remit.cli.signals import Interrupts, run_until_done
+from remit.cli.stores import reached_by
 from remit.cli.streams import Streams, complain, own_stdout
 from remit.errors import ConfigurationError, JournalError
 from remit.report import stored_outcome
@@ -68,16 +69,15 @@ def show(
         async def look(_: Interrupts) -> int:
             entry = await run_named(kept, run)
             sheet, story = await _sheet(kept, entry)
-            why = await _why(kept, sheet, story)
+            why = await _why(kept, sheet, story, reached_by(store))
             part = narrowed(sheet, steps=chosen, call=call, only=only)
             if call is not None and not part.steps and sheet.unreadable is None:
                 raise exits.NotFound(f"run {entry.run_id} has no call with the id or key {call!r}")
             if json:
                 write_document({"v": VERSION, **to_document(part)}, streams.answer)
             else:
-                _print(
-                    part, why, streams, only=only, full=full or step is not None or call is not None
-                )
+                whole = full or step is not None or call is not None
+                _print(part, why, streams, only=only, full=whole, reached=reached_by(store))
             if sheet.unreadable is not None:
                 complain(sheet.unreadable)
                 return exits.CHECK_FAILED
@@ -87,7 +87,13 @@ def show(
 
 
 def _print(
-    sheet: RunSheet, why: tuple[Mark, str], streams: Streams, *, only: Only | None, full: bool
+    sheet: RunSheet,
+    why: tuple[Mark, str],
+    streams: Streams,
+    *,
+    only: Only | None,
+    full: bool,
+    reached: str,
 ) -> None:
     printer = Printer(streams.answer)
     page = Page(
@@ -96,6 +102,7 @@ def _print(
         columns=printer.columns,
         now=datetime.now(UTC),
         full=full,
+        reached_by=reached,
     )
     printer.show(page.rows(only, why, part=only is not None))
 
@@ -125,8 +132,9 @@ async def _children(store: Kept, entry: RunEntry) -> list[ChildSheet]:
     return found
 
 
-async def _why(store: Kept, sheet: RunSheet, story: Story | None) -> tuple[Mark, str]:
+async def _why(store: Kept, sheet: RunSheet, story: Story | None, reached: str) -> tuple[Mark, str]:
     """How the run stands, in words."""
+    again = f"it can be resumed: remit resume {sheet.run_id}{reached}"
     if sheet.erased_at is not None:
         at = f"{sheet.erased_at:%Y-%m-%d %H:%M}"
         return "unknown", f"{sheet.reason or sheet.status}; what it said was erased on {at} UTC"
@@ -136,11 +144,13 @@ async def _why(store: Kept, sheet: RunSheet, story: Story | None) -> tuple[Mark,
             f"{sheet.reason or sheet.status}; its rows cannot be read: {sheet.unreadable}",
         )
     if sheet.lost:
-        return "unknown", "it broke off: whoever executed it is gone; it can be resumed"
+        return "unknown", f"it broke off: whoever executed it is gone; {again}"
     match sheet.status:
         case "ended":
             outcome = await stored_outcome(store, story.state)
-            return ending(outcome, sheet.limits, name=sheet.remit, shown=True, left=[])
+            return ending(
+                outcome, sheet.limits, name=sheet.remit, shown=True, left=[], reached_by=reached
+            )
         case "waiting":
             waits = waits_for(sheet.pending, datetime.now(UTC))
             return "waiting", f"waits for {waits}" if waits else "waits"
@@ -148,7 +158,7 @@ async def _why(store: Kept, sheet: RunSheet, story: Story | None) -> tuple[Mark,
             flights = [call.use.name for call in story.calls() if call.state.under_way]
             return "running", f"runs: {', '.join(flights) or 'the model is asked'}"
         case _:
-            return "unknown", "nobody executes it: it can be resumed"
+            return "unknown", f"nobody executes it: {again}"
 
 
 def _steps(text: str) -> tuple[int, int]:

@@ -11,10 +11,11 @@ from remit.canonical import encode
 from remit.cli import exits
 from remit.cli.content import proper_text, read_piped
 from remit.cli.documents import VERSION, write_document
-from remit.cli.keeper import opened, reached_by, stand_in
+from remit.cli.keeper import opened, stand_in
 from remit.cli.naming import run_named
 from remit.cli.options import STDIN, StoreFlag
 from remit.cli.signals import Interrupts, run_until_done
+from remit.cli.stores import reached_by
 from remit.cli.streams import complain, own_stdout
 from remit.live import content_of
 from remit.outcome import Outcome, Reason

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 import msgspec
@@ -23,7 +24,15 @@ from remit.errors import ConfigurationError
 from remit.store.names import file_named
 from remit.store.sqlite import SqliteStore
 
-__all__ = ["BUILT_IN_PLACE", "Place", "no_store", "place_of", "store_to_read", "store_to_write"]
+__all__ = [
+    "BUILT_IN_PLACE",
+    "Place",
+    "no_store",
+    "place_of",
+    "reached_by",
+    "store_to_read",
+    "store_to_write",
+]
 
 BUILT_IN_PLACE: Final = "built in"
 """The origin of a place that nobody chose."""
@@ -91,6 +100,11 @@ def store_to_read(place: Place) -> SqliteStore:
 def no_store(place: Place) -> str:
     """That nothing is kept there, in words."""
     return f"there is no store at {place}: nothing was run yet, or it is kept elsewhere (--store)"
+
+
+def reached_by(flag: str | None) -> str:
+    """What another command is given, behind its words, to find the store of a command with this `--store`."""
+    return "" if flag is None else f" --store {quote(flag)}"
 
 
 def _make_private(path: Path) -> None:

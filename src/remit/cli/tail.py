@@ -23,6 +23,7 @@ from remit.cli.naming import entry_of, run_named
 from remit.cli.options import StoreFlag
 from remit.cli.reading import Kept, Printer, kept_runs, place_here
 from remit.cli.signals import Interrupts, run_until_done
+from remit.cli.stores import reached_by
 from remit.cli.streams import Streams, complain, own_stdout
 from remit.errors import ConfigurationError, JournalError
 from remit.events import Event
@@ -71,7 +72,7 @@ def tail(
             told = _Jsonl(streams.answer) if jsonl else _Lines(streams, verbose=verbose)
             try:
                 followed = await follow_tree(kept, entry, told.tell, first=first)
-                mark, words = await _stands(kept, followed.retelling.story)
+                mark, words = await _stands(kept, followed.retelling.story, reached_by(store))
             except JournalError as error:
                 complain(str(error))
                 return exits.CHECK_FAILED
@@ -96,19 +97,22 @@ def _first(begin: str | None, *, every: bool) -> int | None:
             raise ConfigurationError(f"--from {begin}: give start, now, or the number of a row")
 
 
-async def _stands(store: Kept, story: Story) -> tuple[Mark, str]:
+async def _stands(store: Kept, story: Story, reached: str) -> tuple[Mark, str]:
     """Why nothing more is told, in words."""
     entry = await entry_of(store, story.run_id)
     if story.state.ended is not None:
         outcome = await stored_outcome(store, story.state)
         limits, name = story.state.limits, story.state.opened.remit
-        return ending(outcome, limits, name=name, shown=True, left=[])
+        return ending(outcome, limits, name=name, shown=True, left=[], reached_by=reached)
     pending = await pending_of_story(store, story)
     if pending:
         ids = ", ".join(one_line(each.id) for each in pending)
         return "waiting", f"waits for {waits_for(pending, datetime.now(UTC))}: {ids}"
     if entry is not None and entry.lost:
-        return "unknown", "it broke off: whoever executed it is gone; it can be resumed"
+        return (
+            "unknown",
+            f"it broke off: whoever executed it is gone; remit resume {story.run_id}{reached}",
+        )
     return "unknown", f"nothing more is told: it is {'gone' if entry is None else entry.status}"
 
 
