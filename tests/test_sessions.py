@@ -33,10 +33,12 @@ from remit import (
     Remit,
     RunBusy,
     SessionBusy,
+    Text,
     ToolUse,
     Transcript,
     tool,
 )
+from remit.analysis.story import read_story
 from remit.messages import Status
 from remit.models.scripted import DEMO_PROFILE, ScriptedModel, Step
 from remit.rows import Opened
@@ -387,6 +389,34 @@ def test_rows_of_a_session_say_nothing_without_those_before_them(place: Place) -
             RunState("two", await rows(remit, "two"))
         state = RunState("two", await rows(remit, "two"), (await remit.outcome("one")).transcript)
         assert state.transcript == second.transcript
+
+    place.run(main())
+
+
+def test_a_run_of_a_session_is_told_by_its_own_rows(place: Place) -> None:
+    """J1: whoever looks at one run of many reads that one, though it made room among the results of earlier ones."""
+
+    @tool(effect="read")
+    async def fetch(x: str) -> str:
+        """Fetches much."""
+        return f"{x} " * 4_000
+
+    def says(transcript: Transcript, _: Any) -> Any:
+        last = transcript[-1]
+        return "done" if last.tool_results else ("fetch", {"x": last.text})
+
+    async def main() -> None:
+        narrow = replace(DEMO_PROFILE, context_window=14_000, max_output=1_000)
+        remit = clerk(place.store, ScriptedModel(says, profile=narrow), tools=[fetch])
+        outcomes = [await remit.run(f"p{n}", session="s") for n in range(12)]
+        assert sum(outcome.prefix_breaks.get("elision", 0) for outcome in outcomes[1:])
+        for n, outcome in enumerate(outcomes):
+            assert await remit.outcome(outcome.run_id) == outcome
+            for whole in (True, False):
+                story = await read_story(place.store, outcome.run_id, whole=whole)
+                assert [len(step.calls) for step in story.steps] == [1, 0]
+                assert story.state.text == "done"
+                assert story.state.opened.prompt == (Text(f"p{n}"),)
 
     place.run(main())
 

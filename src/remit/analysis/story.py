@@ -38,6 +38,7 @@ from remit.rows import (
 from remit.state import CallState, RunState
 from remit.store.base import Journal, StoredRow
 from remit.store.filling import fill, fill_all
+from remit.transcript import Transcript
 
 __all__ = ["Aside", "Called", "Step", "Story", "read_story", "row_of", "words_of"]
 
@@ -123,7 +124,7 @@ class Aside:
 
 @dataclass(slots=True)
 class Story:
-    """A run, row by row."""
+    """A run, row by row. Of a session it is told by its own rows alone, without what was said before it."""
 
     run_id: str
     steps: list[Step] = field(default_factory=list[Step])
@@ -131,11 +132,11 @@ class Story:
     state: RunState = field(init=False)
 
     def __post_init__(self) -> None:
-        self.state = RunState(self.run_id)
+        self.state = RunState(self.run_id, (), Transcript())
 
     def apply(self, row: Row) -> None:
         """Take in one row. Errors: `JournalError` for one that has no place here."""
-        self.state.apply(row)
+        self.state.apply(self._ours(row) if isinstance(row, Elided) else row)
         match row:
             case Replied():
                 self._until(row.seconds - row.latency)
@@ -160,6 +161,13 @@ class Story:
                 if call.use.id == tool_use_id:
                     return call
         return None
+
+    def _ours(self, row: Elided) -> Elided:
+        """Of old results that gave way those that are told here: a run of a session elides earlier runs' too."""
+        if self.state.opened.after is None:
+            return row
+        ours = [stub for stub in row.results if self.call(stub.tool_use_id) is not None]
+        return msgspec.structs.replace(row, results=tuple(ours))
 
     def _step(self, row: Replied) -> Step:
         counts = row.message is not None and not row.closing
