@@ -163,13 +163,14 @@ class Listed:
         ("session:x", "session:x"),
         ("7f3a:1", "7f3a:1:research:aa:1"),
         ("long", "long"),
+        ("@home", "@home"),
     ],
 )
 def test_a_run_is_named_by_id_prefix_place_or_session(name: str, meant: str) -> None:
     """U7: an id wins over a prefix, and a root over what runs inside of it."""
     child = ("7f3a:1:research:aa:1", "7f3a")
     many = [(f"long{n}", "long") for n in range(250)]
-    store = Listed("7f3a", child, "8b", "session:x", *many, "long")
+    store = Listed("7f3a", child, "8b", "session:x", *many, "long", "@home")
     assert asyncio.run(run_named(store, name)).run_id == meant
 
 

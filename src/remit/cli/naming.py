@@ -48,7 +48,7 @@ async def run_named(store: Listed, name: str) -> RunEntry:
     if name.startswith(_SESSION) and await store.info(name) is None:
         session = name.removeprefix(_SESSION)
         return await _newest(store, RunQuery(session=session), 1, name)
-    if not name or name.startswith("@"):
+    if not name or (name.startswith("@") and await store.info(name) is None):
         raise ConfigurationError(
             f"{name!r} names no run: a run is named by its id or the beginning of it, @last, @-2 or session:NAME"
         )
