@@ -262,6 +262,79 @@ def test_a_worker_that_is_heard_again_relies_on_no_lease_from_before_its_silence
     asyncio.run(main())
 
 
+def test_a_step_of_the_calendar_makes_nobody_look_dead(
+    opened: Callable[..., SqliteStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """J2: leases are on a clock that nobody sets."""
+
+    async def main() -> None:
+        mine, other = opened(), opened()
+        lease = await begun(mine)
+        later = time.time() + 3_600
+        monkeypatch.setattr(time, "time", lambda: later)
+        assert await other.acquire("r", "two") == Held("one")
+        assert mine.holds(lease)
+
+    asyncio.run(main())
+
+
+def test_a_heartbeat_from_before_the_machine_was_started_anew_is_that_of_a_dead_worker(
+    opened: Callable[..., SqliteStore], path: Path
+) -> None:
+    """J2, J3: the monotonic clock may have begun again behind it."""
+
+    async def main() -> None:
+        dead, other = opened(), opened()
+        await begun(dead)
+        dead._open().writer.stop()
+        with sqlite3.connect(path) as connection:
+            connection.execute("update remit_worker set beat_at = beat_at + 100000")
+        connection.close()
+        assert isinstance(await other.acquire("r", "two"), Lease)
+
+    asyncio.run(main())
+
+
+def test_what_dead_workers_leave_behind_is_cleared_away_by_the_next_that_opens_the_store(
+    opened: Callable[..., SqliteStore], path: Path
+) -> None:
+    """J2: a store on which processes are killed all day does not fill with their locks; who lives keeps its own."""
+    code = f"""
+        import asyncio, os
+        from remit.store.base import NewRow, NewRun
+        from remit.store.sqlite import SqliteStore
+
+        async def main():
+            store = SqliteStore({str(path)!r})
+            await store.create(NewRun("r", b"spec", NewRow("opened", b"{{}}")))
+            await store.acquire("r", "killed")
+            os._exit(0)
+
+        asyncio.run(main())
+    """
+
+    def workers() -> tuple[int, int]:
+        with sqlite3.connect(path) as connection:
+            [(rows,)] = connection.execute("select count(*) from remit_worker")
+        connection.close()
+        return rows, len(list((path.parent / f"{path.name}.d" / "workers").iterdir()))
+
+    async def main() -> None:
+        lives = opened()
+        lease = await begun(lives, "mine")
+        for _ in range(2):
+            died = [sys.executable, "-c", textwrap.dedent(code)]
+            await asyncio.to_thread(subprocess.run, died, check=True)
+        assert workers() == (2, 2), "the living one, and the newest of the dead"
+        last = opened()
+        assert isinstance(await last.acquire("r", "two"), Lease)
+        assert await last.acquire("mine", "two") == Held("one")
+        assert lives.holds(lease)
+        assert workers() == (2, 2), "two that live"
+
+    asyncio.run(main())
+
+
 def test_a_process_that_was_killed_is_taken_over_from_at_once(
     opened: Callable[..., SqliteStore], path: Path
 ) -> None:

@@ -2,13 +2,16 @@
 
 A worker is one opening of a store by one process. It holds a lock on a file of its own for as long as it lives,
 which the system releases when the process dies, however it dies. Liveness only decides when a run may be taken
-over; that a stale writer writes nothing is kept by the epoch of its lease.
+over; that a stale writer writes nothing is kept by the epoch of its lease. Heartbeats are on the monotonic clock: no
+step of the calendar's makes anybody look dead. One from before the machine was started anew may lie ahead of it, and
+is that of a dead process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
@@ -17,7 +20,7 @@ try:
 except ImportError:  # a system without such locks: the heartbeat alone decides
     fcntl = None
 
-__all__ = ["Presence", "is_gone"]
+__all__ = ["Presence", "clear_away", "is_gone"]
 
 
 class Presence:
@@ -60,6 +63,13 @@ def is_gone(folder: Path, worker: str) -> bool:
         with contextlib.suppress(OSError):
             os.close(descriptor)
     return True
+
+
+def clear_away(folder: Path, workers: Iterable[str]) -> None:
+    """Remove the files of workers that are known to be gone."""
+    for worker in workers:
+        with contextlib.suppress(OSError):  # it is in nobody's way
+            _path(folder, worker).unlink(missing_ok=True)
 
 
 def _path(folder: Path, worker: str) -> Path:

@@ -28,7 +28,7 @@ _FIRST: Final = (
     create table remit_worker(
         worker text primary key,  -- new for each opening of a store
         about text not null,      -- for people: process, host
-        beat_at real not null     -- seconds since 1970
+        beat_at real not null     -- seconds on the monotonic clock, which the processes of a machine share
     ) without rowid
     """,
     """

@@ -48,7 +48,7 @@ from remit.store.keeping import Copied, Erased, Finding, Pruned, since
 from remit.store.proposals import OpenProposal
 from remit.store.sqlite import acts, checking, copying, directory, grants, keeping
 from remit.store.sqlite.files import INLINE_BYTES, Files, folder_of
-from remit.store.sqlite.liveness import Presence, is_gone
+from remit.store.sqlite.liveness import Presence, clear_away, is_gone
 from remit.store.sqlite.schema import check, migrate
 from remit.store.sqlite.writer import Writer, ended
 from remit.store.watching import watched
@@ -423,9 +423,18 @@ class _Opening:
         found = connection.execute(
             "select beat_at from remit_worker where worker = ?", (worker,)
         ).fetchone()
-        if found is None or found[0] < time.time() - self._lease_seconds:
+        if found is None or not 0 <= time.monotonic() - found[0] <= self._lease_seconds:
             return False
         return not is_gone(self._locks, worker)
+
+    def _forget_the_dead(self, connection: sqlite3.Connection) -> list[str]:
+        """Strike the workers off whose process is gone: no opening takes their name again."""
+        found = connection.execute("select worker from remit_worker").fetchall()
+        dead = [worker for (worker,) in found if is_gone(self._locks, worker)]
+        connection.executemany(
+            "delete from remit_worker where worker = ?", [(worker,) for worker in dead]
+        )
+        return dead
 
     async def do(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Write something, in a transaction. Errors: those of the act, `JournalError`."""
@@ -481,9 +490,11 @@ class _Opening:
             connection.execute("begin immediate")
             migrate(connection)
             _check_key(connection, self._chain)
+            dead = self._forget_the_dead(connection)
             beaten = self._beat(connection)
             connection.execute("commit")
             beaten()
+            clear_away(self._locks, dead)
         except BaseException:  # cleaned up and raised again
             connection.close()
             raise
@@ -497,7 +508,7 @@ class _Opening:
         connection.execute(
             "insert into remit_worker values (?, ?, ?)"
             " on conflict(worker) do update set beat_at = excluded.beat_at",
-            (self.worker, self._about, time.time()),
+            (self.worker, self._about, now),
         )
 
         def beaten() -> None:
