@@ -129,6 +129,33 @@ _COMMANDS: Final = (
         "[FLAGS]",
         "Check keys, servers and models, and what to do.",
     ),
+    _Command(
+        "store info",
+        "remit.cli.store:info",
+        "[FLAGS]",
+        "Count what is kept, and how much room it takes.",
+    ),
+    _Command(
+        "store check", "remit.cli.store:check", "[FLAGS]", "Verify every row, chain and artifact."
+    ),
+    _Command(
+        "store erase",
+        "remit.cli.store:erase",
+        "--run RUN | --session NAME [FLAGS]",
+        "Take back what was said; a tombstone stays.",
+    ),
+    _Command(
+        "store prune",
+        "remit.cli.store:prune",
+        "--older-than TIME [FLAGS]",
+        "Remove runs that ended long ago.",
+    ),
+    _Command(
+        "store backup",
+        "remit.cli.store:backup",
+        "FILE [FLAGS]",
+        "Copy the store while it is in use.",
+    ),
     _Command("config show", "remit.cli.config:show", "[FLAGS]", "Print every value that is set."),
     _Command("config check", "remit.cli.config:check", "", "Exit with 0 where all can be read."),
     _Command(
@@ -150,11 +177,16 @@ def _app() -> App:
         version=__version__,
         default_parameter=Parameter(negative="", show_default=False),
     )
-    config = App(name="config", help="See what is set, and where.", help_epilogue="")
-    app.command(config)
+    groups = {
+        "config": App(name="config", help="See what is set, and where.", help_epilogue=""),
+        "store": App(name="store", help="Look after what is kept of runs.", help_epilogue=""),
+        "": app,
+    }
+    app.command(groups["store"])
+    app.command(groups["config"])
     for command in _COMMANDS:
         group, _, name = command.path.rpartition(" ")
-        (config if group else app).command(
+        groups[group].command(
             command.home,
             name=name,
             help=command.help,

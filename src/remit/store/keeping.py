@@ -10,15 +10,26 @@ erased in part while it looks like all of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
 import msgspec
 
 from remit.errors import ConfigurationError, RunBusy
+from remit.store.base import RunStatus
 
-__all__ = ["Copied", "Erased", "Finding", "Keeping", "Kin", "Pruned", "check_whole", "since"]
+__all__ = [
+    "Copied",
+    "Erased",
+    "Finding",
+    "Keeping",
+    "Kin",
+    "Pruned",
+    "Stock",
+    "check_whole",
+    "since",
+]
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +73,28 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     seq: int | None = None
     """The row of that run."""
+
+
+class Stock(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store holds, in numbers."""
+
+    schema: int
+    keyed: bool
+    """Whether its chains are made with a key."""
+    runs: Mapping[RunStatus, int]
+    """By how they stand; tombstones are among those that ended."""
+    erased: int
+    """Tombstones."""
+    sessions: int
+    rows: int
+    artifacts: int
+    bytes: int
+    """Of the database, and so below of what is beside it."""
+    log_bytes: int
+    artifact_file_bytes: int
+    oldest: datetime | None
+    newest: datetime | None
+    """When the first and the last run that are here were created."""
 
 
 class Keeping(Protocol):

@@ -9,10 +9,10 @@ _remit() {
   prev="${COMP_WORDS[COMP_CWORD-1]}"
 
   # Build list of options that take values (to skip their arguments)
-  local options_with_values='--base-url --by --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
+  local options_with_values='--base-url --by --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --older-than --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
 
   # Build list of all valid command names (to distinguish from positionals)
-  local all_commands='approvals approve artifact cancel chat check completion config demo doctor reject resume run runs send show supply tail tools'
+  local all_commands='approvals approve artifact backup cancel chat check completion config demo doctor erase info prune reject resume run runs send show store supply tail tools'
 
   # Detect command path by collecting valid command words only
   local -a cmd_path=()
@@ -74,7 +74,7 @@ _remit() {
           [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
         done
       else
-        local -a _c=("config" "run" "chat" "runs" "show" "tail" "artifact" "resume" "approvals" "approve" "reject" "supply" "cancel" "send" "tools" "demo" "doctor" "completion")
+        local -a _c=("store" "config" "run" "chat" "runs" "show" "tail" "artifact" "resume" "approvals" "approve" "reject" "supply" "cancel" "send" "tools" "demo" "doctor" "completion")
         local _q
         COMPREPLY=()
         for _x in "${_c[@]}"; do
@@ -711,6 +711,23 @@ _remit() {
             esac
           fi
           ;;
+        "store")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local -a _c=("info" "check" "erase" "prune" "backup")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          fi
+          ;;
         "supply")
           if [[ ${cur} == -* ]]; then
             local -a _c=("--error" "--by" "--no-resume" "--remit" "--tools" "--model" "--base-url" "--confirm" "--store" "--json" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
@@ -853,6 +870,130 @@ _remit() {
             done
           else
             COMPREPLY=()
+          fi
+          ;;
+        "store backup")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--json" "--store" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --store)
+                COMPREPLY=()
+                ;;
+              *)
+                COMPREPLY=( $(compgen -f -- "${cur}") )
+                ;;
+            esac
+          fi
+          ;;
+        "store check")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--json" "--store" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --store)
+                COMPREPLY=()
+                ;;
+              *)
+                COMPREPLY=()
+                ;;
+            esac
+          fi
+          ;;
+        "store erase")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--run" "--session" "--yes" "--json" "--store" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --run)
+                COMPREPLY=()
+                ;;
+              --session)
+                COMPREPLY=()
+                ;;
+              --store)
+                COMPREPLY=()
+                ;;
+              *)
+                COMPREPLY=()
+                ;;
+            esac
+          fi
+          ;;
+        "store info")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--json" "--store" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --store)
+                COMPREPLY=()
+                ;;
+              *)
+                COMPREPLY=()
+                ;;
+            esac
+          fi
+          ;;
+        "store prune")
+          if [[ ${cur} == -* ]]; then
+            local -a _c=("--older-than" "--dry-run" "--json" "--store" "--help" "-h" "--version")
+            local _q
+            COMPREPLY=()
+            for _x in "${_c[@]}"; do
+              [[ "$_x" == "${cur}"* ]] && { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+            done
+          else
+            local _value_prev="${prev}"
+            if [[ "$_value_prev" == "=" && $COMP_CWORD -ge 2 ]]; then
+              _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
+            fi
+            case "$_value_prev" in
+              --older-than)
+                COMPREPLY=()
+                ;;
+              --store)
+                COMPREPLY=()
+                ;;
+              *)
+                COMPREPLY=()
+                ;;
+            esac
           fi
           ;;
         *)

@@ -5,8 +5,8 @@
 function __fish_remit_using_command
     set -l cmd (commandline -opc)
     set -l subcommands
-    set -l options_with_values '--base-url --by --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
-    set -l all_commands 'approvals approve artifact cancel chat check completion config demo doctor reject resume run runs send show supply tail tools'
+    set -l options_with_values '--base-url --by --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --older-than --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
+    set -l all_commands 'approvals approve artifact backup cancel chat check completion config demo doctor erase info prune reject resume run runs send show store supply tail tools'
     set -l skip_next 0
     # Extract command words (only real subcommand names) from command line
     set -e cmd[1]
@@ -45,7 +45,7 @@ end
 function __fish_remit_positional_index
     set -l cmd (commandline -opc)
     set -l path_len $argv[1]
-    set -l options_with_values '--base-url --by --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
+    set -l options_with_values '--base-url --by --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --older-than --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
     set -l skip_next 0
     set -l consumed_path 0
     set -l count 0
@@ -71,6 +71,7 @@ function __fish_remit_positional_index
 end
 
 # Root-level commands
+complete -c remit -n __fish_use_subcommand -a 'store' -d 'Look after what is kept of runs.'
 complete -c remit -n __fish_use_subcommand -a 'config' -d 'See what is set, and where.'
 complete -c remit -n __fish_use_subcommand -a 'run' -d 'Run a prompt to its end.'
 complete -c remit -n __fish_use_subcommand -a 'chat' -d 'Talk: several prompts, one conversation.'
@@ -193,6 +194,7 @@ complete -c remit -n '__fish_remit_using_command config show' -s h -d 'Display t
 complete -c remit -n '__fish_remit_using_command config show' -l version -d 'Display application version.'
 complete -c remit -n '__fish_remit_using_command config show' -l origin -d 'Say for each where it comes from.'
 complete -c remit -n '__fish_remit_using_command config show' -l json -d 'Print one JSON document; it always says where each value comes from.'
+
 # Options for: demo
 complete -c remit -n '__fish_remit_using_command demo' -l help -d 'Display this message and exit.'
 complete -c remit -n '__fish_remit_using_command demo' -s h -d 'Display this message and exit.'
@@ -325,6 +327,56 @@ complete -c remit -n '__fish_remit_using_command show' -l only -x -a 'failed cal
 complete -c remit -n '__fish_remit_using_command show' -l full -d 'Texts, arguments and results whole.'
 complete -c remit -n '__fish_remit_using_command show' -l json -d 'Print one JSON document.'
 complete -c remit -n '__fish_remit_using_command show' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+
+# Subcommands for: store
+complete -c remit -n '__fish_remit_using_command store' -a 'info' -d 'Count what is kept, and how much room it takes.'
+complete -c remit -n '__fish_remit_using_command store' -a 'check' -d 'Verify every row, chain and artifact.'
+complete -c remit -n '__fish_remit_using_command store' -a 'erase' -d 'Take back what was said; a tombstone stays.'
+complete -c remit -n '__fish_remit_using_command store' -a 'prune' -d 'Remove runs that ended long ago.'
+complete -c remit -n '__fish_remit_using_command store' -a 'backup' -d 'Copy the store while it is in use.'
+# Options for: store
+complete -c remit -n '__fish_remit_using_command store' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command store' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command store' -l version -d 'Display application version.'
+
+# Options for: store backup
+complete -c remit -n '__fish_remit_using_command store backup' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command store backup' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command store backup' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command store backup' -l json -d 'Print one JSON document.'
+complete -c remit -n '__fish_remit_using_command store backup' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+
+# Options for: store check
+complete -c remit -n '__fish_remit_using_command store check' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command store check' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command store check' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command store check' -l json -d 'Print one JSON document.'
+complete -c remit -n '__fish_remit_using_command store check' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+
+# Options for: store erase
+complete -c remit -n '__fish_remit_using_command store erase' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command store erase' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command store erase' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command store erase' -l run -r -d 'The id of the run or the beginning of it, @last or @-2.'
+complete -c remit -n '__fish_remit_using_command store erase' -l session -r -d 'The name of the session, in full.'
+complete -c remit -n '__fish_remit_using_command store erase' -l yes -d 'Do not ask. The id of the run is written in full then.'
+complete -c remit -n '__fish_remit_using_command store erase' -l json -d 'Print one JSON document.'
+complete -c remit -n '__fish_remit_using_command store erase' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+
+# Options for: store info
+complete -c remit -n '__fish_remit_using_command store info' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command store info' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command store info' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command store info' -l json -d 'Print one JSON document.'
+complete -c remit -n '__fish_remit_using_command store info' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
+# Options for: store prune
+complete -c remit -n '__fish_remit_using_command store prune' -l help -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command store prune' -s h -d 'Display this message and exit.'
+complete -c remit -n '__fish_remit_using_command store prune' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command store prune' -l older-than -r -d 'How long ago they must have ended: 90d, 12h, or before 2026-11-30[T12:00].'
+complete -c remit -n '__fish_remit_using_command store prune' -l dry-run -d 'Only count what would go.'
+complete -c remit -n '__fish_remit_using_command store prune' -l json -d 'Print one JSON document.'
+complete -c remit -n '__fish_remit_using_command store prune' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
 
 # Options for: supply
 complete -c remit -n '__fish_remit_using_command supply' -l help -d 'Display this message and exit.'

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import sqlite3
 from collections.abc import Callable, Generator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import quote
@@ -17,11 +18,11 @@ from urllib.parse import quote
 from remit.canonical import parse_json
 from remit.errors import ConfigurationError, JournalError
 from remit.store.chain import START, Chain
-from remit.store.keeping import Finding
+from remit.store.keeping import Finding, Stock
 from remit.store.sqlite.files import Files
 from remit.store.sqlite.schema import VERSION, check
 
-__all__ = ["findings", "reading"]
+__all__ = ["findings", "reading", "stock"]
 
 _BUSY_SECONDS: Final = 5.0
 _MOST_OF_THE_FILE: Final = 20
@@ -54,18 +55,62 @@ def reading(path: Path) -> Generator[sqlite3.Connection]:
         connection.close()
 
 
+def stock(path: Path, files: Files) -> Stock:
+    """What a store holds. Errors: `JournalError`."""
+    with reading(path) as connection:
+        try:
+            schema = _current(connection)
+            runs = dict(
+                connection.execute("select status, count(*) from remit_run group by status")
+            )
+            key, erased, sessions, rows, artifacts, oldest, newest = connection.execute(
+                "select (select value from remit_meta where name = 'chain'), count(erased_at),"
+                " count(distinct session), coalesce(sum(next_seq), 0),"
+                " (select count(*) from remit_artifact), min(created_at), max(created_at) from remit_run"
+            ).fetchone()
+        except sqlite3.Error as error:
+            raise JournalError(f"the store cannot be read: {error}") from error
+    return Stock(
+        schema=schema,
+        keyed=bool(key),
+        runs=runs,
+        erased=erased,
+        sessions=sessions,
+        rows=rows,
+        artifacts=artifacts,
+        bytes=_size(path),
+        log_bytes=_size(path.with_name(f"{path.name}-wal")),
+        artifact_file_bytes=sum(_size(files.path(digest)) for digest in files.all()),
+        oldest=None if oldest is None else datetime.fromtimestamp(oldest, UTC),
+        newest=None if newest is None else datetime.fromtimestamp(newest, UTC),
+    )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _current(connection: sqlite3.Connection) -> int:
+    """The schema version. Errors: `JournalError` for one that this code does not read."""
+    version = check(connection)
+    if version != VERSION:
+        raise JournalError(
+            f"the store has schema version {version}: any command that writes to it brings it to {VERSION}"
+        )
+    return version
+
+
 def findings(path: Path, chain: Chain, files: Files) -> Iterator[Finding]:
     """All that is wrong. Errors: `JournalError` for what is no store; `ConfigurationError` for another key."""
     with reading(path) as connection:
         try:
-            version = check(connection)
+            _current(connection)
         except sqlite3.DatabaseError as error:
             yield Finding(what=f"the file cannot be read: {error}")
             return
-        if version != VERSION:
-            raise JournalError(
-                f"the store has schema version {version}: any command that writes to it brings it to {VERSION}"
-            )
         for look in (
             lambda: _file(connection),
             lambda: _key(connection, chain),

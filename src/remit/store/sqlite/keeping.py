@@ -6,7 +6,7 @@ write wait for none of them long. A process that dies in between leaves a tombst
 `check` names and the next erasure or pruning sweeps.
 
 With `secure_delete` SQLite overwrites what is deleted, and yet not every byte: where it has moved cells from one page
-to the next, their old place may lie unused and unchanged (measured: in one of three stores of mixed writes). So an
+to the next, their old place may lie unused and unchanged (measured: in two of three stores of mixed writes). So an
 erasure ends with VACUUM, which writes the file anew, and truncates the log, which holds older copies of pages. While
 the file is written anew nobody else writes: where it is large and others are at work this is left for later, and said.
 A file beside the database is removed inside the transaction that removes its name: whoever keeps the same bytes
@@ -40,7 +40,7 @@ _PRUNE_RUNS: Final = 100
 _GARBAGE_SECONDS: Final = 86_400.0
 """A file is written before the row that names it: one this old, and unnamed, waits for none."""
 _REWRITE_BYTES: Final = 128_000_000
-"""A file of up to this size is written anew beside others who write: it takes about a second, and they wait five."""
+"""A file of up to this size is written anew beside others who write: measured, 0.5 s for 100 MB, and they wait five."""
 _CHECKPOINT_SECONDS: Final = 5.0
 _TURN_SECONDS: Final = 0.05
 

@@ -44,7 +44,7 @@ from remit.store.base import (
 from remit.store.chain import START, Chain
 from remit.store.directory import RunEntry, RunQuery
 from remit.store.grants import Grant
-from remit.store.keeping import Copied, Erased, Finding, Pruned, since
+from remit.store.keeping import Copied, Erased, Finding, Pruned, Stock, since
 from remit.store.proposals import OpenProposal
 from remit.store.sqlite import acts, checking, copying, directory, grants, keeping
 from remit.store.sqlite.files import INLINE_BYTES, Files, folder_of
@@ -288,6 +288,10 @@ class SqliteStore:
         return await self._open().apart(
             lambda c, lives: act(c, self._files, lives, before=before, now=time.time())
         )
+
+    async def stock(self) -> Stock:
+        """What is here, in numbers. It only reads, as `check` does. Errors: `JournalError`."""
+        return await asyncio.to_thread(lambda: checking.stock(self._path, self._files))
 
     async def check(self) -> Sequence[Finding]:
         """Read everything, and tell what is not as it was written: chains, artifacts, and the file itself.
