@@ -1,7 +1,7 @@
 """A disk that is slow to flush: in a process under `slow_disk`, `fsync` and `fdatasync` wait first, and are counted.
 
 A few lines of C, compiled when they are needed, stand before the C library of that process (`LD_PRELOAD`). Everything
-else about it is real: its files, its threads, and the flush after the wait.
+else about it is real: its files, its threads, and the flush after the wait. Linux only.
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ _SOURCE: Final = """
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
-static atomic_long flushes;
+static atomic_long flushes, held;
 
 long slow_disk_flushes(void) { return flushes; }
+long slow_disk_held(void) { return held; }
 
 static int slowly(const char *name, int fd) {
     long us = atol(getenv("SLOW_DISK_US"));
     struct timespec wait = {us / 1000000, us % 1000000 * 1000};
     nanosleep(&wait, NULL);
     flushes++;
+    held += gettid() == getpid();
     return ((int (*)(int))dlsym(RTLD_NEXT, name))(fd);
 }
 
@@ -55,6 +58,7 @@ def slow_disk(folder: Path, seconds: float) -> dict[str, str]:
     return {**os.environ, "LD_PRELOAD": str(library), "SLOW_DISK_US": str(round(seconds * 1e6))}
 
 
-def flushes() -> int:
-    """How often this process has flushed. Errors: `AttributeError` in one that is not under `slow_disk`."""
-    return int(ctypes.CDLL(None).slow_disk_flushes())
+def flushes() -> tuple[int, int]:
+    """How often this process has flushed, and how often its main thread. Errors: `AttributeError` outside `slow_disk`."""
+    shim = ctypes.CDLL(None)
+    return int(shim.slow_disk_flushes()), int(shim.slow_disk_held())

@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 _MOST_WORKS: Final = 512
 """Pieces of work in one transaction."""
+_SETTLED_AT_ONCE: Final = 10
+"""Of those who share a transaction, so many go on in one turn of the event loop. What each does takes about 0.2 ms."""
 
 
 class End(asyncio.Future[T]):
@@ -224,12 +226,16 @@ def _tell(works: list[Work[Any]]) -> None:
         by_loop.setdefault(work.loop, []).append(work)
     for loop, theirs in by_loop.items():
         with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits
-            loop.call_soon_threadsafe(_settle, theirs)
+            loop.call_soon_threadsafe(_settle, loop, theirs)
 
 
-def _settle(works: list[Work[Any]]) -> None:
-    for work in works:
+def _settle(loop: asyncio.AbstractEventLoop, works: list[Work[Any]]) -> None:
+    """Tell those who wait, a few in each turn of the loop: what they do next is not to hold up everybody else."""
+    for work in works[:_SETTLED_AT_ONCE]:
         work.settle()
+    rest = works[_SETTLED_AT_ONCE:]
+    if rest:
+        loop.call_soon(_settle, loop, rest)
 
 
 def _typed(error: Exception) -> JournalError:

@@ -1,0 +1,124 @@
+"""Runs over a store whose disk is slow to flush; `test_slow_disk.py` has this executed under `slow_disk`.
+
+    python slow_disk_runs.py FILE
+
+Writes what was seen as JSON. While the runs go on, a task of the same event loop takes the time between its turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import remit
+from remit import Limits, Remit, Transcript
+from remit.models.base import ModelRequest
+from remit.models.scripted import ScriptedModel
+from remit.store.sqlite import SqliteStore
+from slow_disk import flushes
+
+RUNS = 100
+STEPS = 2
+PAID = asyncio.Event()
+"""A body was entered."""
+
+
+@remit.tool(effect="idempotent")
+async def pay(amount: int) -> str:
+    """Pay."""
+    PAID.set()
+    return f"paid {amount}"
+
+
+@dataclass
+class Seen:
+    """What was seen of some runs."""
+
+    flushes: int
+    held: int
+    """Flushes of the event loop's own thread."""
+    seconds: float
+    longest: float
+    """The longest time between two turns of the loop, in seconds."""
+    usual: float
+    """What 99 of 100 are below."""
+
+
+class Beat:
+    """Takes the time between the turns of an event loop."""
+
+    def __init__(self) -> None:
+        self._gaps: list[float] = []
+
+    async def beat(self) -> None:
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(0.001)
+            self._gaps.append(time.perf_counter() - began - 0.001)
+
+    async def during(self, work: Awaitable[object]) -> Seen:
+        """What is seen while this goes on."""
+        all_before, held_before = flushes()
+        began, task = time.perf_counter(), asyncio.create_task(self.beat())
+        await work
+        seconds = time.perf_counter() - began
+        task.cancel()
+        all_, held = flushes()
+        gaps = sorted(self._gaps)
+        usual = gaps[len(gaps) * 99 // 100]
+        return Seen(all_ - all_before, held - held_before, seconds, gaps[-1], usual)
+
+
+def says(transcript: Transcript, request: ModelRequest) -> Any:
+    """Pay twice, each time after the answer to what was asked before, and stop."""
+    del request
+    step = len(transcript) // 2
+    return ("pay", {"amount": step}) if step < STEPS else "done"
+
+
+async def many(desk: Remit[None]) -> None:
+    """Runs at the same time."""
+    outcomes = await asyncio.gather(*(desk.run(f"go {n}", run_id=f"r{n}") for n in range(RUNS)))
+    for outcome in outcomes:
+        outcome.raise_for_reason()
+
+
+async def cancelled(desk: Remit[None]) -> float:
+    """Cancel a run while its result is being written; seconds from there until it has ended."""
+    PAID.clear()
+    task = asyncio.create_task(desk.run("go", run_id="cancelled"))
+    await PAID.wait()
+    await asyncio.sleep(0.02)
+    began = time.perf_counter()
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return time.perf_counter() - began
+    raise RuntimeError("the run was not cancelled")
+
+
+async def main(path: str) -> None:
+    store = SqliteStore(path)
+    desk = Remit(
+        name="desk",
+        model=ScriptedModel(says),
+        tools=[pay],
+        limits=Limits(steps=9, tokens=10**6, seconds=600),
+        store=store,
+    )
+    one = await Beat().during(desk.run("go", run_id="one"))
+    hundred = await Beat().during(many(desk))
+    took = await cancelled(desk)
+    store.close()
+    seen = {"one": asdict(one), "hundred": asdict(hundred), "cancelled": took}
+    sys.stdout.write(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
