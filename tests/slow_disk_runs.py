@@ -46,7 +46,7 @@ class Seen:
     longest: float
     """The longest time between two turns of the loop, in seconds."""
     usual: float
-    """What 99 of 100 are below."""
+    """What nine of ten are below."""
 
 
 class Beat:
@@ -70,7 +70,7 @@ class Beat:
         task.cancel()
         all_, held = flushes()
         gaps = sorted(self._gaps)
-        usual = gaps[len(gaps) * 99 // 100]
+        usual = gaps[len(gaps) * 9 // 10]
         return Seen(all_ - all_before, held - held_before, seconds, gaps[-1], usual)
 
 

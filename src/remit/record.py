@@ -32,7 +32,8 @@ class Record:
         self._kept: set[str] = set()
         """Handles of what this activation has kept."""
         self._told: list[Callable[[], None]] = []
-        self._committing: asyncio.Future[None] | None = None
+        self._committing: list[asyncio.Future[None]] | None = None
+        """Those who wait for the transaction that is under way; None where there is none."""
         self._failure: JournalError | None = None
         """Why nothing can be written any more: rows were lost, and none may follow them."""
         self._taken = lease.taken
@@ -77,7 +78,7 @@ class Record:
         """
         while self._rows or self._committing is not None or self._failure is not None:
             if self._committing is not None:
-                await asyncio.shield(self._committing)
+                await self._committed(self._committing)
             else:
                 await self._append("running", wave=wave)
 
@@ -87,7 +88,7 @@ class Record:
         Errors: `JournalError`.
         """
         while self._committing is not None:
-            await asyncio.shield(self._committing)
+            await self._committed(self._committing)
         return await self._append(status, reason=reason) == status
 
     @property
@@ -133,13 +134,20 @@ class Record:
             self._taken = posts[-1].id
         return posts
 
+    async def _committed(self, waiting: list[asyncio.Future[None]]) -> None:
+        """Wait for the transaction that is under way, however it ends."""
+        waits = asyncio.get_running_loop().create_future()
+        waiting.append(waits)
+        await waits
+
     async def _append(
         self, status: RunStatus, *, reason: str | None = None, wave: bool = False
     ) -> RunStatus:
         """One transaction, the only one at its time, with all that is queued when it begins."""
         if self._failure is not None:
             raise self._failure
-        committing = self._committing = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiting = self._committing = []
         try:
             if wave:
                 await asyncio.sleep(0)
@@ -165,8 +173,18 @@ class Record:
             self._failure = None
         finally:
             self._committing = None
-            committing.set_result(None)
+            if waiting:
+                waiting.insert(0, loop.create_future())  # for ourselves
+                loop.call_soon(_go_on, waiting)
         self._inbox_max = max(self._inbox_max, control.inbox_max)
         for tell in told:
             tell()
+        if waiting and status == "running":
+            await waiting[0]  # all go on in one turn, in the order they came in: they stay one wave
         return control.status
+
+
+def _go_on(waiting: list[asyncio.Future[None]]) -> None:
+    for each in waiting:
+        if not each.done():  # whoever waited was cancelled
+            each.set_result(None)
