@@ -134,6 +134,34 @@ def test_a_damaged_or_an_erased_run_does_not_stop_the_list(listed: Cli) -> None:
     assert runs["broke"]["erased_at"] == "2001-09-09T01:46:40Z"
 
 
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        "update remit_payload set body = '{}' where run_id = 'done'",
+        "update remit_payload set salt = 3 where run_id = 'done'",
+        "update remit_row set kind = x'00' where run_id = 'done'",
+        "update remit_row set epoch = 'x' where run_id = 'done'",
+        "update remit_row set digest = 'x' where run_id = 'done'",
+        "delete from remit_payload where run_id = 'done' and seq = 3",
+        "update remit_run set created_at = 'x', tags = '[1' where run_id = 'done'",
+        "update remit_run set created_at = 1e300, ended_at = -1e300 where run_id = 'done'",
+        "update remit_run set head = 7, next_seq = 99 where run_id = 'done'",
+    ],
+)
+def test_whatever_somebody_spoiled_the_other_runs_are_listed(listed: Cli, spoiled: str) -> None:
+    """U7, J2: values of any kind, in any place."""
+    with sqlite3.connect(listed.directory / "runs.db") as connection:
+        connection.execute(spoiled)
+    for flags in ([], ["--json"]):
+        ended = listed("runs", *flags)
+        assert ended.code == 0, ended.err
+        assert all(run in ended.out for run in ROOTS)
+    for run, codes in (("done", {0, 1}), ("waits", {0})):
+        ended = listed("show", run)
+        assert ended.code in codes, ended.err
+        assert "Traceback" not in ended.err
+
+
 def test_where_nothing_was_run_nothing_is_listed_and_nothing_made(cli: Cli) -> None:
     """U7: an empty list is an answer, and a look leaves no file behind."""
     ended = cli("runs", "--json")

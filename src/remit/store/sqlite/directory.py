@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from remit.store.directory import RunEntry, RunQuery
 
@@ -81,7 +82,7 @@ def _entry(row: tuple[Any, ...], lives: Callable[[str], bool]) -> RunEntry:
         reason=reason,
         parent=parent,
         session=session,
-        tags=json.loads(tags),
+        tags=_tags(tags),
         owner=owner,
         rows=rows,
         created_at=_time(created),
@@ -91,5 +92,16 @@ def _entry(row: tuple[Any, ...], lives: Callable[[str], bool]) -> RunEntry:
     )
 
 
-def _time(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+def _tags(text: Any) -> dict[str, str]:
+    """No chain covers this column, and what somebody spoiled does not hide the other runs; and so below."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, str])
+    except (msgspec.DecodeError, TypeError, ValueError):
+        return {}
+
+
+def _time(seconds: Any) -> datetime:
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (TypeError, ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)

@@ -14,6 +14,7 @@ import os
 import secrets
 import socket
 import sqlite3
+import struct
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -64,6 +65,8 @@ _BUSY_SECONDS: Final = 5.0
 """How long another process's transaction is waited for."""
 _TURN_SECONDS: Final = 0.01
 _READERS: Final = 4
+_NEVER_WRITTEN: Final = (TypeError, ValueError, AttributeError, OverflowError, struct.error)
+"""What comes of a damaged row whose values are of other kinds than any that was written."""
 _HELD_BYTES: Final = 4_000_000
 """Of artifacts that are read at once."""
 
@@ -600,15 +603,18 @@ def _rows(
     finally:
         connection.execute("rollback")
     rows: list[StoredRow] = []
-    for expected, (seq, epoch, kind, digest, link, salt, body) in enumerate(found, after + 1):
-        head = chain.link(head, seq=seq, epoch=epoch, kind=kind, digest=digest)
-        if seq != expected or head != link:
-            raise JournalError(
-                f"the rows of run {run_id!r} were changed: row {expected} is not as written"
-            )
-        if body is None or chain.digest(salt, body) != digest:
-            raise JournalError(f"row {seq} of run {run_id!r} is damaged")
-        rows.append(StoredRow(seq, kind, body))
+    try:
+        for expected, (seq, epoch, kind, digest, link, salt, body) in enumerate(found, after + 1):
+            head = chain.link(head, seq=seq, epoch=epoch, kind=kind, digest=digest)
+            if seq != expected or head != link:
+                raise JournalError(
+                    f"the rows of run {run_id!r} were changed: row {expected} is not as written"
+                )
+            if body is None or chain.digest(salt, body) != digest:
+                raise JournalError(f"row {seq} of run {run_id!r} is damaged")
+            rows.append(StoredRow(seq, kind, body))
+    except _NEVER_WRITTEN:
+        raise JournalError(f"row {after + 1 + len(rows)} of run {run_id!r} is damaged") from None
     if head != newest or after + 1 + len(rows) < next_seq:
         raise JournalError(f"rows of run {run_id!r} are missing")
     return rows
