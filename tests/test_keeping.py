@@ -314,6 +314,46 @@ def test_an_erased_session_is_gone_with_its_name_and_begins_anew(
     assert lines_of(path) == []
 
 
+def test_a_run_and_a_session_that_bind_each_other_are_erased_together(store: SqliteStore) -> None:
+    """J6: a run of a session inside another's tree; each of the two alone is refused, and both together go."""
+
+    async def main() -> None:
+        await end(store, "s0", session="s")
+        await end(store, "tree")
+        await end(store, "tree/in", parent="tree", session="s", after=Predecessor("s0", 2))
+        for part in ({"run_id": "tree"}, {"session": "s"}, {"run_id": "s0"}):
+            with pytest.raises(ConfigurationError):
+                await store.erase(**part)
+        assert (await store.erase(run_id="tree", session="s")).runs == 3
+        assert await store.check() == []
+
+    asyncio.run(main())
+
+
+def test_what_was_granted_to_a_session_goes_with_it(store: SqliteStore, path: Path) -> None:
+    """J6, E5: arguments of a standing grant are somebody's words; pruning takes no grant of a session away."""
+
+    async def main() -> None:
+        remit = clinic(store, "fine")
+        for session in ("s", "old"):
+            await clinic(store, "fine").run("hello", session=session)
+            await remit.grant(
+                "treat", arguments={"name": SECRET}, session=session, expires=3_600, by="dana"
+            )
+        await store.erase(session="s")
+        assert [each.session for each in await remit.grants()] == ["old"]
+        await age(store, 10)
+        assert (await store.prune(DAY)).runs == 2
+        assert [each.session for each in await remit.grants()] == ["old"]
+        await clinic(store, "fine").run("hello", session="old")
+        await store.erase(session="old")
+        assert list(await remit.grants()) == []
+
+    asyncio.run(main())
+    store.close()
+    assert lines_of(path) == []
+
+
 def test_what_another_run_holds_too_stays(store: SqliteStore, path: Path) -> None:
     """J6, X2: an artifact goes, as a row or as a file, with the last of those that hold it."""
     small, large = (Artifact.of(SECRET.encode() * n, "text/plain") for n in (100, 100_000))
@@ -639,6 +679,16 @@ def test_any_byte_of_the_file_may_be_damaged_and_the_check_ends_with_words(path:
     assert found_by(store)
     path.write_bytes(b"no database at all" * 100)
     assert found_by(store)
+    path.unlink()
+    with pytest.raises(JournalError):
+        found_by(store)
+
+
+def test_a_store_that_cannot_be_written_beside_is_checked(path: Path) -> None:
+    """J8: a copy on a medium that is only read; SQLite cannot make its shared memory there."""
+    store, _, _ = kept_store(path)
+    path.with_name(f"{path.name}-shm").mkdir()
+    assert found_by(store) == []
     path.unlink()
     with pytest.raises(JournalError):
         found_by(store)

@@ -39,9 +39,26 @@ def _text(data: bytes) -> str:
 @contextlib.contextmanager
 def reading(path: Path) -> Generator[sqlite3.Connection]:
     """A connection that changes nothing. Errors: `JournalError` where there is no store."""
+    connection = _open(path, "mode=ro")
+    try:
+        connection.execute("select 1 from sqlite_schema limit 1").fetchone()
+    except sqlite3.OperationalError:
+        # Where nothing can be written beside it SQLite cannot share it; if it has no log, nobody is at it either.
+        if not _size(path.with_name(f"{path.name}-wal")):
+            connection.close()
+            connection = _open(path, "immutable=1")
+    except sqlite3.DatabaseError:
+        pass  # whoever asked for it tells what it is
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _open(path: Path, how: str) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(
-            f"file:{quote(str(path.absolute()))}?mode=ro",
+            f"file:{quote(str(path.absolute()))}?{how}",
             uri=True,
             timeout=_BUSY_SECONDS,
             isolation_level=None,
@@ -49,10 +66,7 @@ def reading(path: Path) -> Generator[sqlite3.Connection]:
     except sqlite3.Error as error:
         raise JournalError(f"the store {path} cannot be opened: {error}") from error
     connection.text_factory = _text
-    try:
-        yield connection
-    finally:
-        connection.close()
+    return connection
 
 
 def stock(path: Path, files: Files) -> Stock:

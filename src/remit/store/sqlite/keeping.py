@@ -83,6 +83,9 @@ def erase(
         check_whole([run.kin for run in runs], _others(connection, lives, runs))
         standing = [run for run in runs if not run.erased]
         _mark(connection, standing, now)
+        connection.executemany(
+            "delete from remit_grant where session = ?", {(run.kin.session,) for run in standing}
+        )
     artifacts = _sweep(connection, files)
     with _transaction(connection):
         _rename_children(connection, runs)
@@ -259,9 +262,7 @@ def _mark(connection: sqlite3.Connection, runs: Sequence[_Run], now: float) -> N
         )
         connection.execute("delete from remit_post where run_id = ?", named)
         connection.execute("delete from remit_proposal where run_id = ?", named)
-        connection.execute(
-            "delete from remit_grant where run_id = ? or session = ?", (*named, run.kin.session)
-        )
+        connection.execute("delete from remit_grant where run_id = ?", named)
     connection.executemany(
         "delete from remit_holding where root = ?1 and not exists ("
         " select 1 from remit_run where root = ?1 and erased_at is null)",
