@@ -675,8 +675,13 @@ def test_any_byte_of_the_file_may_be_damaged_and_the_check_ends_with_words(path:
         except (JournalError, ConfigurationError):
             continue
         assert found or not said <= place < said + 700, place
-    path.write_bytes(sound[: len(sound) // 2])
-    assert found_by(store)
+    schema = bytearray(sound)
+    schema[sound.index(b"remit_run_parent")] = 0xF7
+    for broken in (bytes(schema), sound[: len(sound) // 2]):
+        path.write_bytes(broken)
+        assert found_by(store)
+        with pytest.raises(JournalError):
+            asyncio.run(store.stock())
     path.write_bytes(b"no database at all" * 100)
     assert found_by(store)
     path.unlink()

@@ -27,6 +27,8 @@ __all__ = ["findings", "reading", "stock"]
 _BUSY_SECONDS: Final = 5.0
 _MOST_OF_THE_FILE: Final = 20
 """Complaints of SQLite about the file itself that are told."""
+_DAMAGE: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What a damaged file raises: the binding cannot even read out SQLite's complaint where that quotes broken text."""
 _OF_RUNS: Final = ("row", "payload", "post", "proposal")
 """Tables whose rows belong to a run."""
 
@@ -47,7 +49,7 @@ def reading(path: Path) -> Generator[sqlite3.Connection]:
         if not _size(path.with_name(f"{path.name}-wal")):
             connection.close()
             connection = _open(path, "immutable=1")
-    except sqlite3.DatabaseError:
+    except _DAMAGE:
         pass  # whoever asked for it tells what it is
     try:
         yield connection
@@ -82,7 +84,7 @@ def stock(path: Path, files: Files) -> Stock:
                 " count(distinct session), coalesce(sum(next_seq), 0),"
                 " (select count(*) from remit_artifact), min(created_at), max(created_at) from remit_run"
             ).fetchone()
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise JournalError(f"the store cannot be read: {error}") from error
     return Stock(
         schema=schema,
@@ -122,7 +124,7 @@ def findings(path: Path, chain: Chain, files: Files) -> Iterator[Finding]:
     with reading(path) as connection:
         try:
             _current(connection)
-        except sqlite3.DatabaseError as error:
+        except _DAMAGE as error:
             yield Finding(what=f"the file cannot be read: {error}")
             return
         for look in (
@@ -139,7 +141,7 @@ def _surely(look: Callable[[], Iterator[Finding]], run_id: str | None = None) ->
     """What one look finds; that it cannot be had is a finding, too."""
     try:
         yield from look()
-    except sqlite3.Error as error:
+    except _DAMAGE as error:
         yield Finding(what=f"cannot be read: {error}", run_id=run_id)
 
 
