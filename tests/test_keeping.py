@@ -23,7 +23,7 @@ from remit.errors import ConfigurationError, DecisionError, JournalError, RunBus
 from remit.models.scripted import ScriptedModel
 from remit.store.base import Lease, NewRow, NewRun, Predecessor, RunStatus
 from remit.store.directory import RunQuery
-from remit.store.keeping import Finding, Pruned
+from remit.store.keeping import Finding, Keeping, Pruned
 from remit.store.sqlite import SqliteStore, keeping
 from remit.store.sqlite.files import INLINE_BYTES
 from remit.store.sqlite.schema import _FIRST, APPLICATION_ID
@@ -59,6 +59,12 @@ def opened(path: Path) -> Iterator[Callable[..., SqliteStore]]:
 @pytest.fixture
 def store(opened: Callable[..., SqliteStore]) -> SqliteStore:
     return opened()
+
+
+def test_a_store_in_a_file_can_forget(store: SqliteStore) -> None:
+    """J6, J7: it keeps the protocol, for type checkers at least."""
+    forgetful: Keeping = store
+    assert repr(forgetful)
 
 
 def lines_of(path: Path) -> list[str]:

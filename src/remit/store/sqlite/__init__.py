@@ -1,7 +1,12 @@
 """The store in a SQLite file.
 
-store.py     the face: every method of `Journal`
+store.py     the face: every method of a store
 acts.py      what is done inside of a transaction
+directory.py runs, by what is known of them
+grants.py    what was approved in advance
+keeping.py   erasing and pruning
+checking.py  whether everything is as it was written; what is kept, in numbers
+copying.py   a copy of a store in use
 writer.py    the one thread that writes, with group commit
 schema.py    the tables and their migrations
 liveness.py  whether another worker of the store is alive
