@@ -10,6 +10,7 @@ copying.py   a copy of a store in use
 writer.py    the one thread that writes, with group commit
 schema.py    the tables and their migrations
 liveness.py  whether another worker of the store is alive
+place.py     the file and its name: what deletes, replaces or fills it, and who may read it
 files.py     artifacts that are too large for a row
 """
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from remit.artifacts import Artifact
 from remit.errors import JournalError
+from remit.store.sqlite.place import PRIVATE_FILE, private_folder
 
 __all__ = ["INLINE_BYTES", "Files", "folder_of"]
 
@@ -38,10 +39,10 @@ class Files:
         path = self.path(artifact.digest)
         if path.exists():
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         made = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
         try:
-            with made.open("xb") as file:
+            with open(made, "xb", opener=_private) as file:
                 file.write(artifact.data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -77,9 +78,10 @@ class Files:
     def copy(self, digest: str, to: Files) -> bool:
         """Keep one elsewhere, too. False where it is not there. Errors: `OSError`."""
         path = to.path(digest)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         try:
             shutil.copyfile(self.path(digest), path)
+            path.chmod(PRIVATE_FILE)
         except FileNotFoundError:
             return False
         with path.open("rb+") as file:
@@ -104,6 +106,10 @@ class Files:
 def folder_of(database: Path) -> Path:
     """What is kept beside a database."""
     return database.with_name(f"{database.name}.d")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, PRIVATE_FILE)
 
 
 def _sync(folder: Path) -> None:

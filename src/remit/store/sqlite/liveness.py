@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
 
+from remit.store.sqlite.place import private_folder
+
 try:
     import fcntl
 except ImportError:  # a system without such locks: the heartbeat alone decides
@@ -32,7 +34,7 @@ class Presence:
 
     def enter(self) -> None:
         """Take the lock. Errors: `OSError`."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(self._path.parent)
         self._file = self._path.open("ab")
         if fcntl is not None:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,6 +17,7 @@ import sqlite3
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from remit.artifacts import Artifact
-from remit.errors import ConfigurationError, JournalError
+from remit.errors import ConfigurationError, JournalError, RemitError
 from remit.pending import PendingKind
 from remit.store.base import (
     Control,
@@ -48,8 +49,9 @@ from remit.store.grants import Grant
 from remit.store.keeping import Copied, Erased, Finding, Pruned, Stock, since
 from remit.store.proposals import OpenProposal
 from remit.store.sqlite import acts, checking, copying, directory, grants, keeping
-from remit.store.sqlite.files import INLINE_BYTES, Files, folder_of
+from remit.store.sqlite.files import INLINE_BYTES, Files
 from remit.store.sqlite.liveness import Presence, clear_away, is_gone
+from remit.store.sqlite.place import Place
 from remit.store.sqlite.schema import check, migrate
 from remit.store.sqlite.writer import Writer, ended
 from remit.store.watching import watched
@@ -87,10 +89,10 @@ class SqliteStore:
         process is known at once; this is for those that hang.
         """
         self._path = Path(path)
+        self._place = Place(self._path)
         self._lease_seconds = lease_seconds
         self._chain = Chain(_key_from_environment() if key is None else key)
-        self._beside = folder_of(self._path)
-        self._files = Files(self._beside / "artifacts")
+        self._files = Files(self._place.beside / "artifacts")
         self._lock = threading.Lock()
         self._opening: _Opening | None = None
 
@@ -167,9 +169,11 @@ class SqliteStore:
         return opening is not None and opening.is_heard and lease.found_at >= opening.heard_from
 
     async def release(self, lease: Lease) -> None:
-        worker = self._open().worker
-        with contextlib.suppress(JournalError):  # then it runs out by itself
-            await self._do(lambda c: acts.release(c, lease, worker))
+        opening = self._open()
+        try:
+            await self._do(lambda c: acts.release(c, lease, opening.worker))
+        except JournalError:
+            opening.unreleased.append(lease)
 
     # Outsiders
 
@@ -338,7 +342,7 @@ class SqliteStore:
             # A process that was forked off has no writer thread and may not use our connections.
             if opening is None or opening.process != os.getpid():
                 opening = self._opening = _Opening(
-                    self._path, self._beside, self._chain, self._lease_seconds
+                    Place(self._place.path), self._chain, self._lease_seconds
                 )
             return opening
 
@@ -379,28 +383,33 @@ class SqliteStore:
 class _Opening:
     """What a process has open of a store."""
 
-    def __init__(self, path: Path, beside: Path, chain: Chain, lease_seconds: float) -> None:
+    def __init__(self, place: Place, chain: Chain, lease_seconds: float) -> None:
         self.process = os.getpid()
         self._lease_seconds = lease_seconds
         self._beat_seconds = lease_seconds / _BEATS
         self.worker = secrets.token_hex(8)
-        self._path = path
-        self._locks = beside / "workers"
+        self._place = place
+        self._locks = self._place.beside / "workers"
         self._chain = chain
         self._about = f"process {self.process} on {socket.gethostname()}"
         self._presence = Presence(self._locks, self.worker)
         self._beat_at = 0.0
         self.heard_from = 0.0
         """Since when nobody can have taken this worker for dead: the beginning of an unbroken row of heartbeats."""
+        self.unreleased: deque[Lease] = deque()
+        """Leases that could not be given back when that was asked: this worker lives, so none runs out by itself."""
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="remit store reader")
-        self.writer = Writer(self._connect_writer, every=self._beat_seconds, beat=self._beat)
+        self.writer = Writer(
+            self._connect_writer, self._place, every=self._beat_seconds, beat=self._beat
+        )
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._place.make()
             self._presence.enter()
         except OSError as error:
-            raise JournalError(f"the store {path} cannot be opened: {error}") from error
+            self._place.leave()
+            raise JournalError(f"the store {place.path} cannot be opened: {error}") from error
         self.writer.start()
         atexit.register(self.close)
 
@@ -422,6 +431,7 @@ class _Opening:
         for connection in self._connections:
             connection.close()
         self._presence.leave()
+        self._place.leave()
 
     def lives(self, connection: sqlite3.Connection, worker: str) -> bool:
         """Whether a worker is alive, this one or another."""
@@ -466,12 +476,12 @@ class _Opening:
 
         def work() -> T:
             try:
-                with contextlib.closing(_connect(self._path)) as connection:
+                with contextlib.closing(_connect(self._place.path)) as connection:
                     connection.execute("pragma synchronous = full")
                     connection.execute("pragma secure_delete = on")
                     return act(connection, lambda worker: self.lives(connection, worker))
             except (sqlite3.Error, OSError) as error:
-                raise JournalError(f"the store failed: {error}") from error
+                raise self._place.typed(error) from error
 
         return await self.aside(work)
 
@@ -479,15 +489,17 @@ class _Opening:
         try:
             connection = cast("sqlite3.Connection | None", getattr(self._local, "connection", None))
             if connection is None:
-                connection = self._local.connection = _connect(self._path)
+                connection = self._local.connection = _connect(self._place.path)
                 connection.execute("pragma query_only = on")
                 self._connections.append(connection)
             return act(connection)
-        except sqlite3.Error as error:
-            raise JournalError(f"the store cannot be read: {error}") from error
+        except RemitError:
+            raise
+        except Exception as error:  # what a damaged file holds may be of any type
+            raise self._place.typed(error) from error
 
     def _connect_writer(self) -> sqlite3.Connection:
-        connection = _connect(self._path)
+        connection = _connect(self._place.path)
         try:
             check(connection)  # before anything is changed in a file that may be somebody else's
             _into_wal(connection)
@@ -500,6 +512,7 @@ class _Opening:
             dead = self._forget_the_dead(connection)
             beaten = self._beat(connection)
             connection.execute("commit")
+            self._place.remember()
             beaten()
             clear_away(self._locks, dead)
         except BaseException:  # cleaned up and raised again
@@ -510,7 +523,10 @@ class _Opening:
     def _beat(self, connection: sqlite3.Connection) -> Callable[[], None]:
         """Say that this worker is alive, if it was not said a moment ago."""
         now = time.monotonic()
-        if self._beat_at and now - self._beat_at < self._beat_seconds / 2:
+        back = len(self.unreleased)
+        for at in range(back):
+            acts.release(connection, self.unreleased[at], self.worker)
+        if not back and self._beat_at and now - self._beat_at < self._beat_seconds / 2:
             return _nothing  # it was said a moment ago
         connection.execute(
             "insert into remit_worker values (?, ?, ?)"
@@ -522,6 +538,8 @@ class _Opening:
             if now >= self._silent_at:
                 self.heard_from = now
             self._beat_at = now
+            for _ in range(back):
+                self.unreleased.popleft()
 
         return beaten
 
@@ -532,7 +550,11 @@ def _nothing(_: object = None) -> None:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        f"{path.as_uri()}?mode=rw",  # what was deleted is not made again, empty
+        timeout=_BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        uri=True,
     )
     connection.execute("pragma foreign_keys = on")
     return connection
@@ -541,7 +563,8 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _into_wal(connection: sqlite3.Connection) -> None:
     """Have the file keep a write-ahead log. Of processes that open a new file at once, each waits its turn.
 
-    SQLite itself does not wait here, whatever its timeout says. Errors: `sqlite3.OperationalError`.
+    SQLite itself does not wait here, whatever its timeout says. Errors: `sqlite3.OperationalError`; `JournalError`
+    where the file system has none, as networked ones do not: commits would not be what they are said to be.
     """
     until = time.monotonic() + _BUSY_SECONDS
     while True:
@@ -551,8 +574,13 @@ def _into_wal(connection: sqlite3.Connection) -> None:
             if time.monotonic() >= until:
                 raise
         else:
-            if mode == "wal" or time.monotonic() >= until:
+            if mode == "wal":
                 return
+            if time.monotonic() >= until:
+                raise JournalError(
+                    f"there can be no write-ahead log here (the journal stays in mode {mode!r}): the file system does "
+                    "not share memory among processes. Put the store on a disk of this machine"
+                )
         time.sleep(_TURN_SECONDS)  # in the writer's thread
 
 

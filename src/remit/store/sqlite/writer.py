@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from remit.errors import JournalError, RemitError
+from remit.store.sqlite.place import Place
 
 __all__ = ["End", "Work", "Writer", "ended"]
 
@@ -101,15 +102,19 @@ class Writer:
     def __init__(
         self,
         connect: Callable[[], sqlite3.Connection],
+        place: Place,
         *,
         every: float,
         beat: Callable[[sqlite3.Connection], Callable[[], None]],
     ) -> None:
-        """`beat` is done in every transaction, and in one of its own `every` so many seconds.
+        """`place` is looked at after each commit: what is not in the file of that name is not acknowledged.
+
+        `beat` is done in every transaction, and in one of its own `every` so many seconds.
 
         What it returns is called when it is durable.
         """
         self._connect = connect
+        self._place = place
         self._every = every
         self._beat = beat
         self._queue: queue.SimpleQueue[Work[Any] | None] = queue.SimpleQueue()
@@ -139,8 +144,8 @@ class Writer:
         connection: sqlite3.Connection | None = None
         try:
             connection = self._connect()
-        except (JournalError, sqlite3.Error, OSError) as error:
-            self.failure = _typed(error)
+        except Exception as error:  # noqa: BLE001 - a damaged file makes any error, and whoever waits must hear of it
+            self.failure = self._place.typed(error)
         try:
             self._serve(connection)
         finally:
@@ -187,11 +192,12 @@ class Writer:
                 connection.execute("rollback")
                 return
             connection.execute("commit")
+            self._look()
             beaten()
             self.commits += 1
-        except (sqlite3.Error, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - as above
             _roll_back(connection)
-            typed = _typed(error)
+            typed = self._place.typed(error)
             for work in works:
                 work.fail(typed)
 
@@ -200,9 +206,18 @@ class Writer:
             connection.execute("begin immediate")
             beaten = self._beat(connection)
             connection.execute("commit")
+            self._look()
             beaten()
-        except (sqlite3.Error, OSError):
+        except Exception:  # noqa: BLE001 - as above
             _roll_back(connection)  # the lease runs out by itself if this goes on
+
+    def _look(self) -> None:
+        """Errors: `JournalError`, for good, where the file is no longer the one of that name."""
+        try:
+            self._place.check()
+        except JournalError as error:
+            self.failure = error
+            raise
 
 
 def _each_behind_a_savepoint(connection: sqlite3.Connection, works: list[Work[Any]]) -> None:
@@ -236,7 +251,3 @@ def _settle(loop: asyncio.AbstractEventLoop, works: list[Work[Any]]) -> None:
     rest = works[_SETTLED_AT_ONCE:]
     if rest:
         loop.call_soon(_settle, loop, rest)
-
-
-def _typed(error: Exception) -> JournalError:
-    return error if isinstance(error, JournalError) else JournalError(f"the store failed: {error}")
