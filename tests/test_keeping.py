@@ -6,7 +6,10 @@ import asyncio
 import hashlib
 import os
 import random
+import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -426,6 +429,64 @@ def test_an_erasure_that_was_cut_off_is_found_and_finished(store: SqliteStore) -
         assert await store.check() == []
 
     asyncio.run(main())
+
+
+DYING = """
+import os, sqlite3, sys, time
+from pathlib import Path
+from remit.store.sqlite import keeping
+from remit.store.sqlite.files import Files
+
+path, left = Path(sys.argv[1]), [int(sys.argv[2])]
+
+def traced(statement):
+    left[0] -= statement == "commit"
+    if left[0] < 0:
+        os._exit(9)
+
+connection = sqlite3.connect(path, isolation_level=None)
+connection.execute("pragma secure_delete = on")
+connection.set_trace_callback(traced)
+files = Files(path.with_name(path.name + ".d") / "artifacts")
+keeping.erase(connection, files, lambda _: False, run_id="r", session=None, now=time.time())
+"""
+"""Erases, and dies before its n-th commit."""
+
+
+def test_an_erasure_that_dies_anywhere_is_finished_by_the_next_one(
+    opened: Callable[..., SqliteStore], path: Path
+) -> None:
+    """J6: whatever a crash leaves can be erased again, and then nothing is left."""
+    large = Artifact.of(SECRET.encode() * 100_000, "text/plain")
+    died = 0
+    while True:
+        store = opened()
+
+        async def build(store: SqliteStore) -> None:
+            asked = clinic(store, ("look_up", {"name": SECRET}), "done")
+            await asked.run(SECRET, run_id="r", tags={"who": SECRET})
+            assert await store.post("r", "input", SECRET.encode(), artifacts=[large])
+
+        async def finish(store: SqliteStore) -> None:
+            await store.erase(run_id="r")
+            assert await store.check() == []
+
+        asyncio.run(build(store))
+        store.close()
+        assert lines_of(path)
+        ended = subprocess.run(
+            [sys.executable, "-c", DYING, path, str(died)], check=False, timeout=60
+        ).returncode
+        asyncio.run(finish(store))
+        store.close()
+        assert lines_of(path) == [], died
+        shutil.rmtree(path.parent)
+        path.parent.mkdir()
+        if ended == 0:
+            break
+        assert ended == 9
+        died += 1
+    assert died >= 4, "marking, payloads, artifacts, names"
 
 
 # Pruning
