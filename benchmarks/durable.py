@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +30,7 @@ from remit import (
     Limits,
     Message,
     ModelProfile,
+    Outcome,
     Reason,
     Remit,
     Reply,
@@ -244,7 +245,7 @@ def resident() -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def waiting(runs: int) -> tuple[float, int]:
+async def waiting(runs: int, at_once: int) -> tuple[float, int]:
     """Bytes beyond the process before its first run, and tasks beyond this one, with so many runs that wait."""
 
     @remit.tool(effect="confirm")
@@ -254,30 +255,36 @@ async def waiting(runs: int) -> tuple[float, int]:
 
     with new_store() as (store, _):
         desk = Remit(name="desk", model=Looper(1), tools=[look], limits=AMPLE, store=store)
+        begun: list[Coroutine[Any, Any, Outcome[Any]]] = []
+        outcomes: list[Outcome[Any]] = []
         await store.info("nobody")
         gc.collect()
         before = resident()
-        outcomes = await asyncio.gather(*(desk.run(f"go {n}") for n in range(runs)))
-        if any(outcome.reason is not Reason.WAITING for outcome in outcomes):
-            raise RuntimeError("a run does not wait")
+        for first in range(0, runs, at_once):
+            begun = [desk.run(f"go {n}") for n in range(first, first + at_once)]
+            outcomes = await asyncio.gather(*begun)
+            if any(outcome.reason is not Reason.WAITING for outcome in outcomes):
+                raise RuntimeError("a run does not wait")
+        begun.clear()
         outcomes.clear()
         gc.collect()
         return resident() - before, len(asyncio.all_tasks()) - 1
 
 
 def report_waiting() -> None:
-    code = "import asyncio, durable; print(*asyncio.run(durable.waiting(1_000)))"
-    ran = subprocess.run(  # noqa: S603 - our own words
-        [sys.executable, "-c", code],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    more, tasks = ran.stdout.split()
-    print(
-        f"1,000 runs that wait           {float(more) / MB:8.1f} MB beyond an idle process, {tasks} tasks"
-    )
+    for at_once in (1, 50, 1_000):  # how many are at work together before they wait
+        code = f"import asyncio, durable; print(*asyncio.run(durable.waiting(1_000, {at_once})))"
+        ran = subprocess.run(  # noqa: S603 - our own words
+            [sys.executable, "-c", code],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+        more, tasks = ran.stdout.split()
+        print(
+            f"1,000 runs wait, {at_once:5} at once   {float(more) / MB:8.1f} MB beyond an idle process, {tasks} tasks"
+        )
 
 
 # --- resuming ------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
@@ -20,6 +21,7 @@ from remit.tools import Effect
 from remit.transcript import Transcript
 
 __all__ = [
+    "MOST_TOKENS",
     "TOKENS",
     "Allow",
     "AnswerCallback",
@@ -34,6 +36,7 @@ __all__ = [
     "Refuse",
     "Verdict",
     "Veto",
+    "keep_token",
     "mint_token",
     "token_hash",
 ]
@@ -178,4 +181,18 @@ def token_hash(token: str) -> bytes:
 
 
 TOKENS: Final[dict[str, str]] = {}
-"""Tokens that this process minted and nobody has used, by the id of their pending. Never written down."""
+"""Tokens that this process minted and nobody has used, by the id of their pending. Never written down.
+
+All that a run which waits for an approval leaves in memory. Of more than `MOST_TOKENS` the oldest are forgotten: such
+a pending is shown without its token, which whoever was handed it still has, and another can be minted.
+"""
+MOST_TOKENS: Final = 10_000
+
+
+def keep_token(pending_id: str, token: str) -> str:
+    """Remember the token of a pending, in place of an earlier one. Returns it."""
+    TOKENS[pending_id] = token
+    with suppress(RuntimeError):  # another thread keeps one at this very moment, and sees to it
+        while len(TOKENS) > MOST_TOKENS:
+            TOKENS.pop(next(iter(TOKENS)), None)
+    return token

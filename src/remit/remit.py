@@ -51,6 +51,7 @@ from remit.pending import (
     Decision,
     Guard,
     Policy,
+    keep_token,
     mint_token,
     token_hash,
 )
@@ -535,7 +536,7 @@ class Remit(Generic[Deps, Out_co]):
         _refuse_inside("no token is minted")
         token = mint_token()
         await self.store.renew(id, token_hash(token))
-        TOKENS[id] = token
+        keep_token(id, token)
         return token
 
     async def grant(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from bisect import insort
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -257,7 +256,7 @@ class RunState:
         """The newest reply was cut by the context window, and nothing has made room since."""
         self.breaks: dict[str, int] = {}
         """How often what was sent was changed after all, by cause (X1)."""
-        self._elided_at = deque[int](maxlen=MOST_ELISIONS)
+        self._elided_at: list[int] = []
         self._closing_told = False
         """The note of the hand-back stands in the transcript, and no reply behind it."""
         self.limit: Limit | None = None
@@ -405,7 +404,7 @@ class RunState:
     def may_elide(self) -> bool:
         """Not so often of late that another elision would help as little as the last ones."""
         at = self._elided_at
-        return len(at) < MOST_ELISIONS or self.steps - at[0] >= WITHIN_STEPS
+        return len(at) < MOST_ELISIONS or self.steps - at[-MOST_ELISIONS] >= WITHIN_STEPS
 
     @property
     def chars_per_token(self) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 from remit.canonical import arguments_hash, canonical
 from remit.dispatch.person import tell_pending
-from remit.pending import TOKENS, Confirm, Verdict, mint_token, token_hash
+from remit.pending import Confirm, Verdict, keep_token, mint_token, token_hash
 from remit.rows import Proposed
 from remit.run import Run
 from remit.state import CallState
@@ -51,7 +51,7 @@ def propose(
 ) -> None:
     """Put the call up for decision. It becomes decidable with the next commit."""
     pending_id = secrets.token_hex(10)  # runs of the same id in two stores share nothing
-    token = TOKENS[pending_id] = mint_token()
+    token = keep_token(pending_id, mint_token())
     expires_at = run.clock.utc(after=tool.expires)
     shown, binds = canonical(tool.masked(arguments.given)), arguments_hash(arguments.given)
     until, masks = expires_at.isoformat(), binds if tool.has_secrets else ""

@@ -69,6 +69,8 @@ _TURN_SECONDS: Final = 0.01
 _READERS: Final = 4
 _NEVER_WRITTEN: Final = (TypeError, ValueError, AttributeError, OverflowError, struct.error)
 """What comes of a damaged row whose values are of other kinds than any that was written."""
+_READER_KIB: Final = 512
+"""Pages that each of them keeps in memory: what is read is rarely read again."""
 _HELD_BYTES: Final = 4_000_000
 """Of artifacts that are read at once."""
 
@@ -491,6 +493,7 @@ class _Opening:
             if connection is None:
                 connection = self._local.connection = _connect(self._place.path)
                 connection.execute("pragma query_only = on")
+                connection.execute(f"pragma cache_size = -{_READER_KIB}")
                 self._connections.append(connection)
             return act(connection)
         except RemitError:
