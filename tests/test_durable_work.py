@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +19,10 @@ from remit import Limits, Remit, Transcript, rows
 from remit.artifacts import Artifact
 from remit.models.base import ModelRequest
 from remit.models.scripted import ScriptedModel
+from remit.pending import MOST_TOKENS, TOKENS, keep_token
 from remit.report import read_state
+from remit.run import Run
+from remit.state import RunState
 from remit.store.base import Lease, NewRow, NewRun, StoredRow
 from remit.store.sqlite import SqliteStore
 
@@ -256,3 +261,38 @@ def test_what_rows_keep_elsewhere_is_fetched_a_few_megabytes_at_a_time(store: Co
         assert 2 <= len(store.artifacts_read) <= 6
 
     asyncio.run(main())
+
+
+def test_runs_that_wait_hold_no_task_no_thread_and_a_token_each(store: Counting) -> None:
+    """E6: whoever decides may take weeks; until then a run is its rows."""
+
+    async def main() -> None:
+        waits = desk(store, 1, ["pay"])
+
+        async def wait(runs: int) -> None:
+            outcomes = await asyncio.gather(*(waits.run("go") for _ in range(runs)))
+            assert all(outcome.reason is remit.Reason.WAITING for outcome in outcomes)
+
+        await wait(30)
+        threads, tokens = threading.active_count(), len(TOKENS)
+        await wait(30)
+        gc.collect()
+        assert len(asyncio.all_tasks()) == 1
+        assert threading.active_count() == threads
+        assert not [each for each in gc.get_objects() if isinstance(each, Run | RunState)]
+        assert len(TOKENS) == tokens + 30
+
+    asyncio.run(main())
+
+
+def test_of_very_many_tokens_the_oldest_are_forgotten() -> None:
+    """E6: what waiting runs leave in memory has a bound; whoever was handed a token still has it."""
+    before = dict(TOKENS)
+    try:
+        names = [f"pending {n}" for n in range(MOST_TOKENS + 5)]
+        for name in names:
+            assert keep_token(name, "secret") == "secret"
+        assert list(TOKENS) == names[5:]
+    finally:
+        TOKENS.clear()
+        TOKENS.update(before)
