@@ -28,6 +28,7 @@ from remit.testing.chaos import Chaos, Suffered, chaos
 from remit.testing.conformance_directory import DirectoryConformance
 from remit.testing.conformance_journal import JournalConformance
 from remit.testing.conformance_model import ModelConformance
+from remit.testing.conformance_races import JournalRaces
 from remit.testing.conformance_sessions import SessionConformance
 from remit.testing.crash import CrashPoint, CrashStore, Ledger, crash_points
 from remit.testing.effects import (
@@ -55,6 +56,7 @@ __all__ = [
     "FalseEffect",
     "InvalidRequest",
     "JournalConformance",
+    "JournalRaces",
     "Judge",
     "JudgedModel",
     "Ledger",
