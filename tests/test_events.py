@@ -22,6 +22,7 @@ from remit import (
     Decision,
     Event,
     Limits,
+    MemoryStore,
     ModelProfile,
     ModelRequest,
     ModelUnavailable,
@@ -150,6 +151,15 @@ async def a_standing_grant() -> list[Event]:
     return (await watched(trusting, "go"))[1]
 
 
+async def other_surroundings() -> list[Event]:
+    store = MemoryStore()
+    first = desk([("pay", {})], [pay], store=store)
+    waiting = await first.run("go", run_id="r")
+    await first.decide(waiting.pending[0].token, approve=True, by="dana")
+    model = ScriptedModel(["done"], name="another")
+    return (await watched(desk(model, [look], store=store), "go", run_id="r"))[1]
+
+
 async def a_rule_that_fails() -> list[Event]:
     def rule(_: Transcript) -> bool:
         raise KeyError("order")
@@ -194,6 +204,7 @@ RUNS: list[Callable[[], Awaitable[list[Event]]]] = [
     a_cold_cache,
     decisions,
     a_standing_grant,
+    other_surroundings,
     redaction_that_fails,
     outputs,
     a_rule_that_fails,

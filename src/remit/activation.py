@@ -41,6 +41,7 @@ from remit.run import LIMIT_REASONS, Run
 from remit.sessions import Begun, GoneOn, begin, with_history
 from remit.state import RunState
 from remit.store.base import Held, Journal, Lease, NewRow, NewRun, RunInfo, Superseded
+from remit.surroundings import changes, refuse_unsafe, tools_of
 from remit.transcript import Transcript
 from remit.withdraw import withdraw_left
 from remit.workers import Workers
@@ -389,7 +390,7 @@ async def _activate(
     """Become the writer of a run and drive it in a task of its own; `halted`: only to its end.
 
     `known` is what was read of it so far: nothing of a run that was just created. Errors: `RunBusy`, `GoneOn`,
-    `JournalError`.
+    `JournalError`; `ConfigurationError` where its open calls cannot go on with these tools.
     """
     run_id, again = known.run_id, known.rows > 0
     lease = await host.store.acquire(run_id, OWNER)
@@ -399,12 +400,16 @@ async def _activate(
         raise GoneOn(run_id, lease)
     try:
         state = await read_on(host.store, known)
+        if not halted:
+            refuse_unsafe(state, config)
     except BaseException:  # a cancellation too: nobody would give the lease back
         await host.store.release(lease)
         raise
     record = Record(state, host.store, lease)
+    changed = changes(state, config) if again else {}
     if again:
-        record.write(Activated(limits or state.limits, config.now().isoformat()))
+        at, tools = config.now().isoformat(), tools_of(config) if changed else dict[str, str]()
+        record.write(Activated(limits or state.limits, at, changed, tools))
     run = Run(
         config,
         state,
@@ -415,7 +420,7 @@ async def _activate(
         listeners=host.listeners,
         reserve=reserve,
     )
-    run.again = again
+    run.again, run.changed = again, changed
     if halted:
         run.halt.set("cancelled")
     elif state.calls:
@@ -520,6 +525,8 @@ def _opened(config: Config, host: Host, request: Request) -> Opened:
         at=config.now().isoformat(),
         caller=None if host.frame is None else host.frame.caller,
         session=request.session,
+        model=config.model.name,
+        tools=tools_of(config),
     )
 
 

@@ -15,6 +15,7 @@ __all__ = ["Event", "EventKind", "Listener"]
 
 EventKind: TypeAlias = Literal[
     "run_started",
+    "surroundings_changed",
     "text",
     "replied",
     "charged",

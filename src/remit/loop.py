@@ -93,6 +93,10 @@ def _tell_start(run: Run) -> None:
                 "session": run.state.opened.session,
             },
         )
+    if run.changed:
+        LOGGER.warning("run %s goes on in other surroundings: %s", run.state.run_id, run.changed)
+        told = {what: list(names) for what, names in run.changed.items()}
+        run.emit("surroundings_changed", told)
 
 
 def _tell_end(run: Run, outcome: Outcome[Any]) -> None:

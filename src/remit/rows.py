@@ -104,6 +104,10 @@ class Opened(_Recorded, frozen=True):
     """The call around, whose account bears what this run spends; None for a root."""
     breaks: tuple[Break, ...] = ()
     """Those of the history."""
+    model: str = ""
+    """The name of the model."""
+    tools: Mapping[str, str] = {}
+    """A fingerprint of each tool, by name (`surroundings.py`)."""
     session: str | None = None
     """The conversation that it is a part of."""
     after: str | None = None
@@ -222,6 +226,8 @@ class Proposed(_Recorded, frozen=True):
     """SHA-256 of the true arguments, where secrets are masked in those above."""
     at: str = ""
     """When it was asked: UTC, ISO 8601; and so below."""
+    tool: str = ""
+    """The fingerprint of the tool: an approval is for this one."""
 
 
 class Questioned(_Recorded, frozen=True):
@@ -419,6 +425,10 @@ class Activated(_Recorded, frozen=True):
     limits: Limits
     at: str
     """UTC, ISO 8601."""
+    changed: Mapping[str, tuple[str, ...]] = {}
+    """What is different from before (`surroundings.changes`)."""
+    tools: Mapping[str, str] = {}
+    """Where the tools are: the fingerprints that count from here on."""
 
 
 class Ended(_Recorded, frozen=True):

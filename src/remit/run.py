@@ -128,7 +128,7 @@ class Intents:
 class Run:
     """One activation of one run."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - a statement for each thing that an activation has
         self,
         config: Config,
         state: RunState,
@@ -149,6 +149,8 @@ class Run:
         self.frame = frame
         self.listeners = tuple(listeners)
         self.again = False
+        self.changed: Mapping[str, tuple[str, ...]] = {}
+        """What is different from when the run was last at work."""
         """It was taken up again, perhaps with another model, and nothing was asked since."""
         self.loop = asyncio.get_running_loop()
         self.redact = both(config.redact, None if frame is None else frame.redact)

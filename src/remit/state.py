@@ -235,6 +235,10 @@ class RunState:
         """`before` is what a run goes on from whose first row only names it. It is this run's own from now on."""
         self.run_id = run_id
         self._before = before
+        self.model = ""
+        """The name of the model that the run was last at work with."""
+        self.tools: Mapping[str, str] = {}
+        """The fingerprints of its tools at that time."""
         self.rows = 0
         """How many were applied."""
         self.transcript = Transcript()
@@ -504,6 +508,7 @@ class RunState:
     def _open(self, row: Opened) -> None:
         self._opened = row
         self._limits = row.limits
+        self.model, self.tools = row.model, row.tools
         self.transcript = self._history(row)
         self.transcript.mark_sent()
         self.transcript.say(*row.prompt)
@@ -517,6 +522,8 @@ class RunState:
         return before
 
     def _activated(self, row: Activated) -> None:
+        self.model = row.changed.get("model", ("", self.model))[-1]
+        self.tools = row.tools or self.tools
         if row.limits != self._limits:  # what is left is another thing now (L6)
             self.told = {k: text for k, text in self.told.items() if not k.startswith("budget:")}
             self.denied = None

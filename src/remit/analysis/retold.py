@@ -65,6 +65,9 @@ class Retelling:
         match row:
             case Opened() | Activated():
                 yield "run_started", self._begins()
+                if isinstance(row, Activated) and row.changed:
+                    told = {what: list(names) for what, names in row.changed.items()}
+                    yield "surroundings_changed", told
             case Replied():
                 yield "replied", _reply(row)
                 if row.invalid is not None:

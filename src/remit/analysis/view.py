@@ -326,7 +326,9 @@ class RunView:
                 self.decided(waiting.pending_id, now)
                 return
 
-    def _remark(self, strand: Strand, kind: str, fields: Mapping[str, Any]) -> Line:
+    def _remark(  # noqa: C901 - a table: the words for each kind of event
+        self, strand: Strand, kind: str, fields: Mapping[str, Any]
+    ) -> Line:
         """Whatever else happens."""
         _, tool = _call_of(fields)
         error = clip(one_line(str(fields.get("error") or "")), PREVIEW_CHARS)
@@ -354,6 +356,12 @@ class RunView:
                 what = "answer" if fields.get("wants") == "input" else "result"
                 mark = "failed" if fields.get("is_error") else "ok"
                 text = f"{what} for {tool} from {one_line(str(fields.get('by')))}"
+            case "surroundings_changed":
+                told = "; ".join(
+                    f"{one_line(what)} {one_line(', '.join(map(str, names)))}"
+                    for what, names in fields.items()
+                )
+                text = clip(f"goes on in other surroundings: {told}", PREVIEW_CHARS)
             case "granted":
                 text = f"{tool} runs under a standing grant of {one_line(str(fields.get('by')))}"
             case "confirm_failed" | "answer_failed":

@@ -26,14 +26,16 @@ def wanted_by(tool: Tool[..., Any], verdict: Verdict) -> str | None:
     return _BY_EFFECT if tool.effect is Effect.CONFIRM else None
 
 
-def approved(call: CallState, wanted: str) -> bool:
+def approved(call: CallState, tool: Tool[..., Any], wanted: str) -> bool:
     """Whether the call has an approval that covers what is wanted now.
 
-    A policy that has come to want one, or words it differently, is stricter than what was approved. What
-    the person edited is approved as edited.
+    A policy that has come to want one, or words it differently, is stricter than what was approved, and a tool with
+    another schema or effect is another tool. What the person edited is approved as edited.
     """
     decision, proposal = call.decision, call.proposal
     if decision is None or proposal is None or not decision.approve:
+        return False
+    if proposal.tool not in ("", tool.fingerprint):
         return False
     if wanted in (_BY_EFFECT, proposal.wanted_by):
         return True
@@ -55,7 +57,18 @@ def propose(
     expires_at = run.clock.utc(after=tool.expires)
     shown, binds = canonical(tool.masked(arguments.given)), arguments_hash(arguments.given)
     until, masks = expires_at.isoformat(), binds if tool.has_secrets else ""
-    now = run.clock.utc().isoformat()
-    run.record.write(Proposed(call.use.id, pending_id, summary, shown, until, wanted, masks, now))
+    run.record.write(
+        Proposed(
+            call.use.id,
+            pending_id,
+            summary,
+            shown,
+            until,
+            wanted,
+            binds=masks,
+            at=run.clock.utc().isoformat(),
+            tool=tool.fingerprint,
+        )
+    )
     run.record.propose(NewProposal(pending_id, token_hash(token), binds, expires_at))
     tell_pending(run, call, tool, arguments)

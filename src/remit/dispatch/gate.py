@@ -295,7 +295,7 @@ class Passage:
     def _unapproved(self) -> str | None:
         """What wants an approval that is not there; None where nothing does."""
         wanted = wanted_by(self._tool, self._verdict)
-        if wanted is None or self._granted or approved(self.call, wanted):
+        if wanted is None or self._granted or approved(self.call, self._tool, wanted):
             return None
         return wanted
 

@@ -20,7 +20,7 @@ from decimal import Decimal, InvalidOperation
 from enum import Enum, StrEnum
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeAlias, TypeVar, cast, overload
 
-from remit.canonical import canonical
+from remit.canonical import arguments_hash, canonical
 from remit.errors import ConfigurationError
 from remit.excerpt import MIN_RESULT_TOKENS
 from remit.models.base import ToolSpec
@@ -486,6 +486,11 @@ class Tool(Generic[P, R]):
         return Footprint(
             self._footprint.writes, tuple([each.fill(arguments) for each in self._resources])
         )
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """Short for its schema and its effect: another one where either is another."""
+        return arguments_hash([self.parameters, self.effect.value])[:12]
 
     @property
     def has_secrets(self) -> bool:

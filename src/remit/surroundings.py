@@ -1,0 +1,83 @@
+"""What a run was begun with, and what has changed when it is taken up again: its tools and its model.
+
+A run may be resumed days later, by a newer version of the program. What changed is recorded and told. Most of it does
+no harm: a tool that is gone is answered as unknown, a call that no longer fits its schema with what is wrong, an approval
+that was given for another schema is asked for anew. What would do harm is refused before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from remit.canonical import arguments_hash
+from remit.config import Config
+from remit.errors import ConfigurationError
+from remit.state import CallState, RunState
+from remit.tools import Effect
+
+__all__ = ["changes", "refuse_unsafe", "tools_of"]
+
+_MOST_NAMED: Final = 64
+"""Of more tools than that a run records one fingerprint over all."""
+_ALL: Final = "*"
+_STRICTNESS: Final = tuple(each.value for each in (Effect.READ, Effect.IDEMPOTENT, Effect.CONFIRM))
+
+
+def tools_of(config: Config) -> Mapping[str, str]:
+    """What the tools are, by name: a fingerprint of schema and effect. Of very many, one for all, under `*`."""
+    prints = {name: tool.fingerprint for name, tool in config.tools.items()}
+    if len(prints) <= _MOST_NAMED:
+        return prints
+    return {_ALL: arguments_hash(prints)}
+
+
+def changes(state: RunState, config: Config) -> dict[str, tuple[str, ...]]:
+    """What is different now from when the run was last at work: `model` (old, new), `added`, `removed`, `changed` tools.
+
+    Shape: only what is there. Empty where nothing changed, or nothing is known of how it was.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    if state.model and state.model != config.model.name:
+        found["model"] = (state.model, config.model.name)
+    before, now = state.tools, tools_of(config)
+    if before and before != now:
+        if _ALL in before or _ALL in now:
+            found["changed"] = (_ALL,)
+        else:
+            found["added"] = tuple(sorted(now.keys() - before.keys()))
+            found["removed"] = tuple(sorted(before.keys() - now.keys()))
+            found["changed"] = tuple(
+                sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
+            )
+    return {what: names for what, names in found.items() if names}
+
+
+def refuse_unsafe(state: RunState, config: Config) -> None:
+    """Errors: `ConfigurationError` where an open call would be treated as less than it was begun as."""
+    for call in state.calls:
+        if not call.settled:
+            wrong = _wrong(call, config)
+            if wrong:
+                raise ConfigurationError(
+                    f"run {state.run_id!r} cannot go on with these tools: {wrong}. Give the remit the tool as it "
+                    f"was, or end the run: cancel({state.run_id!r})"
+                )
+
+
+def _wrong(call: CallState, config: Config) -> str:
+    """What harm it would do to go on with an open call; empty where it does none."""
+    name = call.use.name
+    tool = config.tools.get(name)
+    if tool is None:
+        if call.started is None or call.handed_out is not None:
+            return ""
+        return (
+            f"a call of {name!r} was begun and may have taken effect, and there is no {name!r} now"
+        )
+    before, now = call.effect, tool.effect.value
+    if before in _STRICTNESS and _STRICTNESS.index(now) < _STRICTNESS.index(before):
+        return (
+            f"a call of {name!r} is open that was begun as {before!r}, and {name!r} is {now!r} now"
+        )
+    return ""

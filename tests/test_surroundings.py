@@ -1,0 +1,222 @@
+"""A run that is taken up by a newer program: what changed is told, and what would do harm is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import remit
+from loop_rig import desk, rows, said, statuses, watched
+from remit import Call, ConfigurationError, MemoryStore, Reason, Remit, Transcript
+from remit.models.scripted import ScriptedModel
+from remit.rows import Activated
+from remit.testing import CrashStore, crash_points, run_virtual
+from remit.tools import Tool
+
+
+def pay(effect: str = "confirm", **options: Any) -> Tool[..., Any]:
+    @remit.tool(name="pay", effect=effect, **options)  # pyright: ignore[reportArgumentType] - any effect
+    async def body(amount: int, call: Call[Any]) -> str:
+        """Pay."""
+        call.deps.done(call.key)
+        return f"paid {amount}"
+
+    return body
+
+
+@remit.tool(name="pay", effect="confirm")
+async def pay_in(amount: int, call: Call[Any], currency: str = "EUR") -> str:
+    """Pay, in another schema."""
+    call.deps.done(call.key)
+    return f"paid {amount} {currency}"
+
+
+@remit.tool(effect="read")
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+class Deps:
+    """A world that counts."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def done(self, key: str) -> None:
+        self.keys.append(key)
+
+
+def says(transcript: Transcript, _: Any) -> Any:
+    last = transcript.last
+    return "done" if last is not None and last.tool_results else ("pay", {"amount": 7})
+
+
+def of(store: Any, *tools: Any, name: str = "scripted") -> Remit[Any]:
+    return desk(ScriptedModel(says, name=name), list(tools), store=store)
+
+
+def test_what_changed_is_recorded_and_told_once() -> None:
+    """J10, J3: other tools and another model are no reason to stop, and no secret."""
+
+    async def main() -> None:
+        store, deps = MemoryStore(), Deps()
+        waiting = await of(store, pay(), look).run("go", run_id="r", deps=deps)
+        await of(store, pay()).decide(waiting.pending[0].token, approve=True, by="dana")
+
+        @remit.tool(effect="read")
+        async def new() -> str:
+            """New."""
+            return "new"
+
+        events: list[Any] = []
+        resumed = of(store, pay(), new, name="newer")
+        async with resumed.stream("go", run_id="r", deps=deps) as live:
+            events = [event async for event in live]
+        assert live.outcome.completed
+        [told] = [event for event in events if event.kind == "surroundings_changed"]
+        expected = {"model": ["scripted", "newer"], "added": ["new"], "removed": ["look"]}
+        assert told.to_json().items() >= expected.items()
+        [row] = [row for row in await rows(resumed, "r") if isinstance(row, Activated)]
+        assert {what: list(names) for what, names in row.changed.items()} == expected
+        assert len(deps.keys) == 1
+
+    run_virtual(main())
+
+
+def test_nothing_is_told_where_nothing_changed() -> None:
+    """J10: the same tools made anew are the same, and what was told once is not told again."""
+
+    async def main() -> None:
+        store, deps = MemoryStore(), Deps()
+        asked: Callable[..., Any] = of(store, pay(), look).run
+        waiting = await asked("go", run_id="r", deps=deps)
+        await of(store, pay(), look).decide(waiting.pending[0].token, approve=True, by="dana")
+        outcome, events = await watched(of(store, pay(), look), "go", run_id="r", deps=deps)
+        assert outcome.completed
+        assert not [event for event in events if event.kind == "surroundings_changed"]
+
+    run_virtual(main())
+
+
+def test_an_approval_of_a_tool_that_has_another_schema_now_is_asked_for_again() -> None:
+    """J10, E5, case 67: a person said yes to a call of another tool."""
+
+    async def main() -> None:
+        store, deps = MemoryStore(), Deps()
+        waiting = await of(store, pay()).run("go", run_id="r", deps=deps)
+        await of(store, pay()).decide(waiting.pending[0].token, approve=True, by="dana")
+        again = await of(store, pay_in).resume("r", deps=deps)
+        assert again.reason is Reason.WAITING
+        assert again.pending[0].id != waiting.pending[0].id
+        assert deps.keys == []
+        await of(store, pay_in).decide(again.pending[0].token, approve=True, by="dana")
+        outcome = await of(store, pay_in).resume("r", deps=deps)
+        assert said(outcome) == ["paid 7 EUR"]
+        assert len(deps.keys) == 1
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("effect", ["idempotent", "read"])
+def test_a_call_is_not_carried_out_as_less_than_it_was_asked_as(effect: str) -> None:
+    """J10, E1: what waits for a yes does not run without one because its tool was loosened meanwhile."""
+
+    async def main() -> None:
+        store, deps = MemoryStore(), Deps()
+        first = of(store, pay())
+        waiting = await first.run("go", run_id="r", deps=deps)
+        before = await rows(first, "r")
+        await first.decide(waiting.pending[0].token, approve=True, by="dana")
+        with pytest.raises(ConfigurationError, match="cancel"):
+            await of(store, pay(effect)).resume("r", deps=deps)
+        assert deps.keys == []
+        assert await rows(first, "r") == before
+        assert (await first.resume("r", deps=deps)).completed, "the lease was given back"
+        assert len(deps.keys) == 1
+
+    run_virtual(main())
+
+
+def test_a_stricter_effect_is_asked_for() -> None:
+    """J10, E5: what was asked as harmless and is not any more waits for a person."""
+
+    async def main() -> None:
+        store, deps = MemoryStore(), Deps()
+        held = of(store, pay("idempotent")).replace(policy=lambda _: remit.Confirm("sure?"))
+        waiting = await held.run("go", run_id="r", deps=deps)
+        await held.decide(waiting.pending[0].token, approve=True, by="dana")
+        again = await of(store, pay()).resume("r", deps=deps)
+        assert again.reason is Reason.WAITING
+        assert deps.keys == []
+
+    run_virtual(main())
+
+
+def test_a_call_that_never_began_is_answered_where_its_tool_is_gone() -> None:
+    """J10, C1: the model is told that there is no such tool, and the run goes on."""
+
+    async def main() -> None:
+        store, deps = MemoryStore(), Deps()
+        waiting = await of(store, pay()).run("go", run_id="r", deps=deps)
+        await of(store, pay()).decide(waiting.pending[0].token, approve=True, by="dana")
+        outcome = await of(store, look).resume("r", deps=deps)
+        assert outcome.completed
+        assert statuses(outcome) == ["error"]
+        assert deps.keys == []
+
+    run_virtual(main())
+
+
+def test_a_call_in_doubt_wants_its_tool_back_or_the_end_of_its_run() -> None:
+    """J10, E3: nobody may say "unknown tool" of what may have taken effect."""
+
+    async def scenario(store: CrashStore) -> None:
+        made = of(store, pay("idempotent"))
+        await made.run("go", run_id="r", deps=store.ledger)
+
+    seen = 0
+    for point in crash_points(scenario):
+        if "started" not in point.what or not point.what.startswith("after"):
+            continue
+        seen += 1
+
+        async def main(store: MemoryStore = point.store, ledger: Any = point.ledger) -> None:
+            with pytest.raises(ConfigurationError, match="may have taken effect"):
+                await of(store, look).resume("r", deps=ledger)
+            ended = await of(store, look).cancel("r")
+            assert ended.reason is Reason.CANCELLED
+            assert statuses(ended) == ["unknown"]
+
+        run_virtual(main())
+    assert seen
+
+
+def test_very_many_tools_are_told_as_one() -> None:
+    """J10, J1: the first row of a run does not grow with a catalogue."""
+
+    async def main() -> None:
+        async def body(arguments: dict[str, Any]) -> str:
+            return "x"
+
+        def many(count: int) -> list[Tool[..., Any]]:
+            schema = {"type": "object", "properties": {}}
+            return [
+                Tool.from_schema(
+                    name=f"t{n}", description="T.", parameters=schema, handler=body, effect="read"
+                )
+                for n in range(count)
+            ]
+
+        store, deps = MemoryStore(), Deps()
+        waiting = await of(store, pay(), *many(500)).run("go", run_id="r", deps=deps)
+        assert len((await store.read("r"))[0].body) < 2_000
+        await of(store, pay()).decide(waiting.pending[0].token, approve=True, by="dana")
+        outcome, events = await watched(of(store, pay(), *many(501)), "go", run_id="r", deps=deps)
+        assert outcome.completed
+        [told] = [event for event in events if event.kind == "surroundings_changed"]
+        assert dict(told.fields) == {"changed": ["*"]}
+
+    run_virtual(main())
