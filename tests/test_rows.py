@@ -35,6 +35,7 @@ from remit.rows import (
     Ends,
     Failed,
     Finished,
+    Granted,
     HandedOut,
     Late,
     Noted,
@@ -193,6 +194,7 @@ ROWS: dict[type[Row], st.SearchStrategy[Any]] = {
     Supplied: st.builds(Supplied, text, text, st.booleans(), text),
     Awaits: st.builds(Awaits, text, text, bills, totals, amounts),
     Decided: st.builds(Decided, text, st.booleans(), text, text, optional, optional),
+    Granted: st.builds(Granted, text, text, text),
     Withdrawn: st.builds(Withdrawn, text),
     Noted: st.builds(Noted, text, text),
     Elided: st.builds(

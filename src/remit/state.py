@@ -522,7 +522,7 @@ class RunState:
         return before
 
     def _activated(self, row: Activated) -> None:
-        self.model = row.changed.get("model", ("", self.model))[-1]
+        self.model = (row.changed.get("model") or (self.model,))[-1]
         self.tools = row.tools or self.tools
         if row.limits != self._limits:  # what is left is another thing now (L6)
             self.told = {k: text for k, text in self.told.items() if not k.startswith("budget:")}

@@ -35,9 +35,9 @@ def tools_of(config: Config) -> Mapping[str, str]:
 def changes(state: RunState, config: Config) -> dict[str, tuple[str, ...]]:
     """What is different now from when the run was last at work: `model` (old, new), `added`, `removed`, `changed` tools.
 
-    Shape: only what is there. Empty where nothing changed, or nothing is known of how it was.
+    Shape: all four, or empty where nothing changed or nothing is known of how it was.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[str, ...]] = {"model": (), "added": (), "removed": (), "changed": ()}
     if state.model and state.model != config.model.name:
         found["model"] = (state.model, config.model.name)
     before, now = state.tools, tools_of(config)
@@ -50,7 +50,7 @@ def changes(state: RunState, config: Config) -> dict[str, tuple[str, ...]]:
             found["changed"] = tuple(
                 sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
             )
-    return {what: names for what, names in found.items() if names}
+    return found if any(found.values()) else {}
 
 
 def refuse_unsafe(state: RunState, config: Config) -> None:

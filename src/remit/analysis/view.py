@@ -360,6 +360,7 @@ class RunView:
                 told = "; ".join(
                     f"{one_line(what)} {one_line(', '.join(map(str, names)))}"
                     for what, names in fields.items()
+                    if names
                 )
                 text = clip(f"goes on in other surroundings: {told}", PREVIEW_CHARS)
             case "granted":

@@ -91,7 +91,6 @@ async def hand_out(
 ) -> None:
     """Give the call to whoever executes it elsewhere. Durable before anybody is told. Errors: `JournalError`."""
     spent = Totals(calls=1, tokens=tool.tokens, usd=tool.usd)
-    reserved.settle(spent.amount)
     shown = canonical(arguments.given)
     row = HandedOut(
         call.use.id,
@@ -102,6 +101,7 @@ async def hand_out(
         spent,
         run.clock.utc().isoformat(),
     )
+    reserved.settle(spent.amount)
     run.record.write(row)
     _propose(run, call, row, tool, arguments)
     await run.record.commit(wave=True)
