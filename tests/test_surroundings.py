@@ -139,6 +139,9 @@ def test_a_call_is_not_carried_out_as_less_than_it_was_asked_as(effect: str) -> 
             await of(store, pay(effect)).resume("r", deps=deps)
         assert deps.keys == []
         assert await rows(first, "r") == before
+        info = await store.info("r")
+        assert info is not None
+        assert info.status == "waiting"
         assert (await first.resume("r", deps=deps)).completed, "the lease was given back"
         assert len(deps.keys) == 1
 

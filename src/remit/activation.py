@@ -256,6 +256,7 @@ async def resume(
                 config, host, run_id, deps, limits=limits, reopen=reopen, reserve=reserve
             )
         return await _as_it_stands(config, host, state)
+    refuse_unsafe(state, config)  # before anything is changed; again, once nobody else can
     check_ready(config.model)
     try:
         return await _activate(config, host, state, deps, limits=limits, reserve=reserve)

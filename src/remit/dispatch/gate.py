@@ -496,14 +496,14 @@ class Passage:
             if not (claim.granted and in_time):
                 self._stay_out()
                 return
-            expires_at = run.clock.utc(after=self._tool.expires)
+            now = run.clock.utc()
             await hand_out(
                 run,
                 self.call,
                 self._tool,
                 self._arguments,
                 summary=summary,
-                expires_at=expires_at,
+                now=now,
                 reserved=self._take_reservation(),
             )
         finally:

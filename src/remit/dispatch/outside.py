@@ -8,7 +8,7 @@ words of a call that is left with one of them open. Approvals are `approval.py`'
 from __future__ import annotations
 
 import secrets
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from remit.amounts import NOTHING, Totals
@@ -48,7 +48,7 @@ def put_question(  # noqa: PLR0917 - what the call is, and how its body ended
 ) -> None:
     """Write down that the body asked, and what it cost. It can be answered from the next commit on."""
     try:
-        expires_at = run.clock.utc(after=tool.expires)
+        now = run.clock.utc()
         spent, inside = execution.bill()
     finally:
         execution.refund()
@@ -60,14 +60,14 @@ def put_question(  # noqa: PLR0917 - what the call is, and how its body ended
         asked.question.schema,
         text,
         canonical(tool.masked(arguments.given)),
-        expires_at.isoformat(),
+        (now + timedelta(seconds=tool.expires)).isoformat(),
         spent or Totals(),
         inside or NOTHING,
         execution.overshoot,
         asked.place,
         asked.refused,
         "" if shown == text else shown,
-        run.clock.utc().isoformat(),
+        now.isoformat(),
     )
     run.record.write(row)
     # An answer that the asking tool itself did not take: whoever gave it is not asked again at once.
@@ -86,7 +86,7 @@ async def hand_out(
     arguments: Arguments,
     *,
     summary: str,
-    expires_at: datetime,
+    now: datetime,
     reserved: Reservation,
 ) -> None:
     """Give the call to whoever executes it elsewhere. Durable before anybody is told. Errors: `JournalError`."""
@@ -97,9 +97,9 @@ async def hand_out(
         secrets.token_hex(10),
         summary,
         shown,
-        expires_at.isoformat(),
+        (now + timedelta(seconds=tool.expires)).isoformat(),
         spent,
-        run.clock.utc().isoformat(),
+        now.isoformat(),
     )
     reserved.settle(spent.amount)
     run.record.write(row)

@@ -77,7 +77,7 @@ def create(
             run.parent,
             root,
             head,
-            time.time(),
+            _now(),
             run.remit,
             run.session,
             place,
@@ -179,7 +179,7 @@ def append(
             status,
             reason,
             taken,
-            time.time() if status == "ended" else None,
+            _now() if status == "ended" else None,
             lease.run_id,
         ),
     )
@@ -314,6 +314,11 @@ def _open(connection: sqlite3.Connection, pending_id: str | None, kind: PendingK
         # It ended without a word to this proposal: the process died before it was withdrawn.
         raise DecisionError("stale", "the run that asked has ended")
     return _Open(pending_id, run_id, arguments_hash, datetime.fromisoformat(expires_at))
+
+
+def _now() -> float:
+    """In whole microseconds, as a `datetime` holds it: what was read is what can be asked for."""
+    return round(time.time(), 6)
 
 
 def _use_up(connection: sqlite3.Connection, pending_id: str) -> None:
