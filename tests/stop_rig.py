@@ -23,8 +23,8 @@ from typing import Any
 from kill_rig import LEFT_FOR_DEAD, Board, Desk, Files, Phase, forked, tool_of
 from remit.store.sqlite import SqliteStore
 
-LEASE_SECONDS = 0.6
-TURNS = 150
+LEASE_SECONDS = 1.5
+TURNS = 200
 """So that the worker, once it is continued, is still between the start and its body when its heartbeat goes out."""
 FIRST, SECOND = range(2)
 
