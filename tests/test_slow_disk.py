@@ -1,6 +1,6 @@
 """A disk that takes its time: what waits for it is the run, never the event loop, and nothing is lost.
 
-Real time, a real process and a real file: each flush takes a tenth of a second longer (`slow_disk`).
+Real time, a real process and a real file: each flush takes a fifth of a second longer (`slow_disk`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from remit.store.sqlite import SqliteStore
 from slow_disk import compiler, slow_disk
 from slow_disk_runs import RUNS, STEPS
 
-FLUSH_SECONDS = 0.1
+FLUSH_SECONDS = 0.2
 HERE = Path(__file__).parent
 LOOP_SECONDS = 0.005
 """The event loop is held no longer."""
@@ -57,7 +57,7 @@ def test_a_slow_flush_holds_up_no_event_loop(seen: tuple[Path, dict[str, Any]], 
     """J1: the thread of the loop flushes nothing and waits for no flush.
 
     That it flushes nothing is counted. What it waits for is measured, beside whatever else this machine does: of ten
-    turns of the loop nine come in time, and none waits as long as half of a flush takes. A loop that flushed would
+    turns of the loop nine come in time, and none waits as long as a flush takes. A loop that flushed would
     have few turns and be late in most of them.
     """
     found = seen[1][runs]
@@ -65,7 +65,7 @@ def test_a_slow_flush_holds_up_no_event_loop(seen: tuple[Path, dict[str, Any]], 
     assert found["seconds"] > 2 * STEPS * FLUSH_SECONDS
     assert found["held"] == 0
     assert found["usual"] < LOOP_SECONDS
-    assert found["longest"] < FLUSH_SECONDS / 2
+    assert found["longest"] < FLUSH_SECONDS
 
 
 def test_runs_on_a_slow_disk_share_its_flushes(seen: tuple[Path, dict[str, Any]]) -> None:
