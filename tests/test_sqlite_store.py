@@ -551,3 +551,21 @@ def test_a_file_that_another_process_makes_a_store_meanwhile_is_taken_for_none_o
     finally:
         ours.close()
         theirs.close()
+
+
+def test_work_that_comes_at_the_very_moment_of_a_close_is_refused_and_not_forgotten(
+    opened: Callable[..., SqliteStore],
+) -> None:
+    """J2: nobody waits for ever for what no thread will do."""
+    store = opened()
+
+    async def main() -> None:
+        await store.info("r")
+        opening = store._open()
+        last = opening.writer.submit(lambda _: "done")
+        store.close()
+        assert await last == "done", "what was queued before is finished"
+        with pytest.raises(JournalError):
+            opening.writer.submit(lambda _: "never")
+
+    asyncio.run(main())

@@ -118,7 +118,9 @@ class Writer:
         self._every = every
         self._beat = beat
         self._queue: queue.SimpleQueue[Work[Any] | None] = queue.SimpleQueue()
-        self._opened: Work[None] | None = None
+        self._gate = threading.Lock()
+        """Nothing is queued behind the end, where nobody would settle it."""
+        self._stopped = False
         self._thread = threading.Thread(target=self._run, name="remit store", daemon=True)
         self.failure: JournalError | None = None
         """Why nothing is written any more."""
@@ -129,14 +131,19 @@ class Writer:
         self._thread.start()
 
     def submit(self, act: Callable[[sqlite3.Connection], T]) -> End[T]:
-        """Have something done. It ends once it is durable, or refused."""
+        """Have something done. It ends once it is durable, or refused. Errors: `JournalError` once it is stopped."""
         work = Work(act)
-        self._queue.put(work)
+        with self._gate:
+            if self._stopped:
+                raise JournalError("the store was closed at this very moment")
+            self._queue.put(work)
         return work.future
 
     def stop(self) -> None:
         """Finish what is queued and end the thread. Blocks."""
-        self._queue.put(None)
+        with self._gate:
+            self._stopped = True
+            self._queue.put(None)
         if self._thread.ident is not None:
             self._thread.join()
 
