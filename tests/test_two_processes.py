@@ -126,16 +126,17 @@ WORKER = '''
 import asyncio, sys
 from pathlib import Path
 import remit
-from remit import Limits, Remit
+from remit import Call, Limits, Remit
 from remit.testing import ScriptedModel
 
 
 @remit.tool(effect="read")
-async def look() -> str:
+async def look(call: Call) -> str:
     """Look: the first time for very long."""
     if Path("looked").exists():
         return "seen"
     Path("looked").write_text("")
+    call.progress("looking")
     await asyncio.sleep(60)
 
 
@@ -151,7 +152,7 @@ desk = Remit(
 async def drained():
     async with desk.stream("look", run_id="a") as live:
         async for event in live:
-            if event.kind == "call_started":
+            if event.kind == "call_progress":  # `call_started` is told before the body is entered
                 outcome = await live.detach()
     print(outcome.reason, flush=True)
     await asyncio.to_thread(sys.stdin.readline)  # it is alive as long as its run is gone on with elsewhere
