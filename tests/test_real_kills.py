@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from crash_rig import THOROUGH
+
 RIG = Path(__file__).with_name("kill_rig.py")
-KILLS, LEAST = (200, 20) if os.environ.get("CI") else (60, 5)
+KILLS, LEAST = (200, 20) if THOROUGH else (60, 5)
 """How many workers are killed, and how many of them in each phase at least."""
 
 
