@@ -28,7 +28,7 @@ from remit.hearing import _EARS, LOOK_SECONDS
 from remit.models.scripted import ScriptedModel
 from remit.rows import Proposed, decode_row
 from remit.run import write_decision
-from remit.store.base import Lease, StoredRow
+from remit.store.base import Held, Lease, StoredRow, Superseded
 from remit.testing import VirtualLoop, run_virtual
 
 AN_HOUR = 3_600.0
@@ -325,6 +325,41 @@ def test_a_run_whose_process_dies_over_a_cancel_is_closed_by_who_cancels() -> No
     run_virtual(main())
 
 
+class Between(Common):
+    """A store in which something happens between the look at a run and the lease."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.between: Coroutine[Any, Any, object] | None = None
+
+    async def acquire(self, run_id: str, owner: str) -> Lease | Held | Superseded:
+        between, self.between = self.between, None
+        if between is not None:
+            await between
+        return await super().acquire(run_id, owner)
+
+
+@pytest.mark.parametrize("act", ["cancel", "resume"])
+def test_what_ended_while_it_was_looked_at_stays_as_it_ended(act: str) -> None:
+    """J3, K1: between the look and the lease another process came to the end; nothing is written behind it."""
+
+    async def main() -> None:
+        store = Between()
+        script = [[("pay", {"amount": 7})], "done"]
+        first = await desk(script, [pay], store=store).run("go", run_id="r")
+        assert first.reason is Reason.WAITING
+        here = desk(script[1:], [pay], store=store)
+        there = desk(script[1:], [pay], store=Window(store))
+        await here.decide(id=first.pending[0].id, approve=True, by="dana")
+        store.between = there.resume("r")
+        outcome = await (here.cancel("r") if act == "cancel" else here.resume("r"))
+        assert (outcome.reason, outcome.text) == (Reason.COMPLETED, "done")
+        kinds = [row.kind for row in await store.read("r")]
+        assert (kinds.count("ended"), kinds[-1]) == (1, "ended")
+
+    run_virtual(main())
+
+
 def test_a_cancel_that_came_too_late_does_not_end_the_run_when_it_is_resumed() -> None:
     """K1, J3: whoever gives it new limits after that wants it to go on."""
 
@@ -360,7 +395,9 @@ def test_one_look_serves_all_runs_and_there_is_none_without_a_run() -> None:
     run_virtual(main())
 
 
-def test_a_store_that_cannot_be_asked_once_is_asked_again() -> None:
+def test_a_store_that_cannot_be_asked_once_is_asked_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """K1: a look that fails costs its time and nothing else."""
 
     async def main() -> None:
@@ -372,6 +409,7 @@ def test_a_store_that_cannot_be_asked_once_is_asked_again() -> None:
         assert outcome.reason is Reason.CANCELLED
         assert 2 <= ended < 3
         assert len(store.looks) == 4
+        assert len(caplog.records) == 1, "told once"
 
     run_virtual(main())
 

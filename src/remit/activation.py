@@ -104,6 +104,10 @@ class Activation(msgspec.Struct, frozen=True):
     """The run that was attached to."""
 
 
+class _MovedOn(Exception):
+    """Somebody else had the run between the look at it and the lease, and wrote."""
+
+
 class _Executed(msgspec.Struct, frozen=True):
     """A run that this process executes, in whichever thread."""
 
@@ -260,6 +264,10 @@ async def resume(
     check_ready(config.model)
     try:
         return await _activate(config, host, state, deps, limits=limits, reserve=reserve)
+    except _MovedOn:
+        return await resume(
+            config, host, run_id, deps, limits=limits, reopen=reopen, reserve=reserve
+        )
     except GoneOn:
         if limits is not None or reopen:
             raise
@@ -357,7 +365,7 @@ async def _cancel_here(config: Config, host: Host, run_id: str) -> Activation:
         return _over(await stored_outcome(host.store, state, config.output))
     try:
         return await _activate(config, host, state, None, limits=None, halted=True)
-    except GoneOn:  # it ended in the meantime
+    except (GoneOn, _MovedOn):  # it ended in the meantime
         return await _cancel_here(config, host, run_id)
 
 
@@ -391,9 +399,11 @@ async def _activate(
     """Become the writer of a run and drive it in a task of its own; `halted`: only to its end.
 
     `known` is what was read of it so far: nothing of a run that was just created. Errors: `RunBusy`, `GoneOn`,
-    `JournalError`; `ConfigurationError` where its open calls cannot go on with these tools.
+    `JournalError`; `ConfigurationError` where its open calls cannot go on with these tools; `_MovedOn` where somebody
+    wrote meanwhile, so that whether it goes on has to be asked again.
     """
-    run_id, again = known.run_id, known.rows > 0
+    run_id, looked_at = known.run_id, known.rows
+    again = looked_at > 0
     lease = await host.store.acquire(run_id, OWNER)
     if isinstance(lease, Held):
         raise RunBusy(run_id, lease.owner)
@@ -406,6 +416,9 @@ async def _activate(
     except BaseException:  # a cancellation too: nobody would give the lease back
         await host.store.release(lease)
         raise
+    if again and state.rows > looked_at:
+        await host.store.release(lease)
+        raise _MovedOn
     record = Record(state, host.store, lease)
     changed = changes(state, config) if again else {}
     if again:

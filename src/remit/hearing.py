@@ -42,6 +42,8 @@ class _Ear:
         self._loop = loop
         self._runs: dict[str, Run] = {}
         self._looking: asyncio.Task[None] | None = None
+        self._deaf = False
+        """The last look failed: it was told, and is not told again before one succeeds."""
         self._timer = loop.call_later(LOOK_SECONDS, self._look)
 
     def attend(self, run: Run, task: asyncio.Task[Any]) -> None:
@@ -71,9 +73,12 @@ class _Ear:
                 run = self._runs.get(run_id)
                 if run is not None and run.record.is_news(newest):
                     await run.overhear()
+            self._deaf = False
         except JournalError as error:
             # The next look may do better; a run whose store is gone finds out by itself.
-            LOGGER.warning("posts could not be looked for: %s", error)
+            if not self._deaf:
+                LOGGER.warning("what other processes leave for runs cannot be heard: %s", error)
+            self._deaf = True
 
 
 _EARS: Final[dict[tuple[asyncio.AbstractEventLoop, int], _Ear]] = {}

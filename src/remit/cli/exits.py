@@ -34,7 +34,7 @@ USAGE: Final = 2
 NOT_FOUND: Final = 3
 """What the command line names is not there."""
 CONFLICT: Final = 4
-"""Somebody else has the run."""
+"""Somebody else has the run, or the session, or decided before; or it is too late."""
 UNWRITTEN: Final = 74
 """The answer could not be written, to a full disk for example."""
 BUG: Final = 70
@@ -86,7 +86,7 @@ def _table() -> str:
             "  1    a check failed",
             "  2    the command line, the configuration or a file that it names is wrong",
             "  3    what is named is not there",
-            "  4    somebody else has the run",
+            "  4    somebody else has the run, or decided before",
             *("  " + "".join(f"{end:<22}" for end in row).rstrip() for row in rows),
             "  70   a bug in remit",
             "  74   the answer could not be written",
