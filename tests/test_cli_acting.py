@@ -20,6 +20,7 @@ import pytest
 from cli_rig import ROOT, Cli, Ended, environment, program
 from pty_rig import Person
 from remit.cli import exits
+from remit.cli.own_key import is_sealed, sealed
 
 DESK = '''
 import asyncio
@@ -177,6 +178,49 @@ def test_what_is_approved_is_shown_whole_runs_once_and_its_run_goes_on(desk: Cli
     assert (again.code, again.out) == (exits.CONFLICT, "")
     assert len(ledger(desk.directory)) == 1
     assert "dana" in results(desk.directory)
+
+
+def test_a_store_that_came_with_a_project_starts_no_program(desk: Cli) -> None:
+    """U8: what a stranger recorded in it is not loaded; what this user recorded there is."""
+    desk.write("remit.toml", 'store = "sqlite:///kept.db"\n')
+    pending = waiting(desk)
+    stranger = {"HOME": str(desk.directory / "another home")}
+    loaded = desk.write("desk.py", DESK + "\nopen(HERE / 'loaded', 'w').close()\n").with_name(
+        "loaded"
+    )
+    for command in (("resume", "r1"), ("approve", pending["id"], "--yes")):
+        ended = desk(*command, environ=stranger)
+        assert (ended.code, ended.out) == (exits.USAGE, "")
+        assert "--remit" in ended.err
+        assert "remit.toml" in ended.err
+    assert not loaded.exists()
+    assert ledger(desk.directory) == []
+    named = desk("resume", "r1", "--remit", "desk.py:desk", environ=stranger)
+    assert named.code == exits.OF_REASON["waiting"]
+    chosen = desk("resume", "r1", "--store", "sqlite:///kept.db", environ=stranger)
+    assert chosen.code == exits.OF_REASON["waiting"]
+    approved = desk("approve", pending["id"], "--yes", "--by", "dana")
+    assert (approved.code, approved.out) == (0, "all done\n")
+    assert len(ledger(desk.directory)) == 1
+
+
+def test_a_record_that_was_changed_is_not_the_users_any_more(desk: Cli) -> None:
+    """U8: the seal is over all that is loaded, and there is none without a key."""
+    sealing = {"XDG_STATE_HOME": str(desk.directory / "state")}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in sealing.items():
+            patch.setenv(name, value)
+        seal = sealed("shop.py")
+        assert is_sealed("shop.py", seal)
+        assert not is_sealed("shop.py ", seal)
+        assert not is_sealed("shop.py", "")
+        assert not is_sealed("shop.py", "\N{SNOWMAN}")
+        assert sealed("shop.py") == seal
+        key = desk.directory / "state" / "remit" / "key"
+        assert key.stat().st_mode & 0o077 == 0
+        key.unlink()
+        assert not is_sealed("shop.py", seal), "the key is another one"
+        assert [each.name for each in key.parent.iterdir()] == []
 
 
 def test_of_two_people_who_approve_at_once_one_is_told_that_the_other_was_first(desk: Cli) -> None:

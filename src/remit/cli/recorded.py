@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace as replaced
 
 from remit.canonical import encode
 from remit.cli.assemble import remit_for
 from remit.cli.options import Limit, Who
+from remit.cli.own_key import is_sealed, sealed
 from remit.cli.settings import read_settings
 from remit.cli.targets import AnyRemit, absolute
 from remit.errors import ConfigurationError
@@ -39,6 +41,13 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str | None = None
     base_url: str | None = None
     output: str | None = None
+    seal: str = ""
+    """Of the user who wrote it down, over everything above."""
+
+    @property
+    def words(self) -> str:
+        """Everything but the seal."""
+        return encode(msgspec.to_builtins(replaced(self, seal=""))).decode()
 
     def __str__(self) -> str:
         named = [self.remit] if self.remit is not None else [*self.tools]
@@ -59,6 +68,7 @@ def tags_of(
             raise ConfigurationError(f"--tag {each}: names that begin with {_OURS} are remit's own")
         tags[name] = value
     target = _target(who, directory, output)
+    target = replaced(target, seal=sealed(target.words))
     return {**tags, TARGET_TAG: encode(msgspec.to_builtins(target)).decode()}
 
 
@@ -71,9 +81,13 @@ def target_of(tags: Mapping[str, str]) -> Target | None:
     return target if Path(target.at).is_absolute() else None
 
 
-def rebuilt(run_id: str, tags: Mapping[str, str], who: Who, directory: Path) -> AnyRemit:
+def rebuilt(
+    run_id: str, tags: Mapping[str, str], who: Who, directory: Path, *, named_by: str | None
+) -> AnyRemit:
     """The remit of a run: as it was recorded, and as the flags say instead.
 
+    `named_by` is the file of a project that says which store this is; None where the user chose it. Such a file may have
+    come with a store of its own, and that starts no program: what counts then is what this user recorded.
     Errors: `ConfigurationError` where neither names one, or what they name cannot be loaded.
     """
     target = target_of(tags)
@@ -84,6 +98,12 @@ def rebuilt(run_id: str, tags: Mapping[str, str], who: Who, directory: Path) -> 
                 "remit with --remit FILE.py:NAME"
             )
         return _remit_for(who, directory, None)
+    if named_by is not None and not is_sealed(target.words, target.seal):
+        raise ConfigurationError(
+            f"run {run_id} says that it is to be loaded from {target}, and it was not you who wrote that down: the store "
+            f"is the one of {named_by}. Look at it, and say what to load with --remit, or name the store yourself "
+            "with --store"
+        )
     model = who.model or target.model
     asked = replace(
         who,

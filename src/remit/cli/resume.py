@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import fields
 from decimal import Decimal
 from typing import Any
@@ -18,9 +19,9 @@ from remit.cli.naming import run_named
 from remit.cli.options import Again, Display, More, StoreFlag
 from remit.cli.recorded import rebuilt
 from remit.cli.run import concluded, confirming, refuse_contradictions, watched
-from remit.cli.settings import checked, here
+from remit.cli.settings import checked, here, read_settings
 from remit.cli.signals import Interrupts, run_until_done
-from remit.cli.stores import reached_by
+from remit.cli.stores import project_of, reached_by
 from remit.cli.streams import own_stdout
 from remit.errors import ConfigurationError
 from remit.limits import Limits
@@ -88,7 +89,8 @@ def ready_to_go_on(
 ) -> Kept:
     """The remit of a run, as it was recorded, over its store. Errors: `ConfigurationError`."""
     directory = here()
-    remit = rebuilt(state.run_id, state.opened.tags, again.who, directory)
+    named_by = None if found_by else project_of(read_settings(directory, os.environ))
+    remit = rebuilt(state.run_id, state.opened.tags, again.who, directory, named_by=named_by)
     if remit.name != state.opened.remit:
         raise ConfigurationError(
             f"run {state.run_id} belongs to remit {state.opened.remit!r}, not to {remit.name!r}: name its own with --remit"

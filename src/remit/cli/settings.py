@@ -38,6 +38,7 @@ __all__ = [
     "checked",
     "here",
     "read_settings",
+    "state_folder",
 ]
 
 FILE: Final = "remit.toml"
@@ -419,14 +420,20 @@ def _store(value: object, where: str) -> str:
 
 
 def _own_store(environ: Mapping[str, str]) -> Setting | None:
-    """The file among what programs keep of the user, by the conventions of the system."""
+    """The file among what programs keep of the user."""
+    folder = state_folder(environ)
+    if folder is None:
+        return None
+    return Setting(f"sqlite:///{(folder / 'remit.db').as_posix()}", "built in")
+
+
+def state_folder(environ: Mapping[str, str]) -> Path | None:
+    """Where commands keep what is the user's, by the conventions of the system; None without a home."""
     state = Path(environ.get("XDG_STATE_HOME") or "")
     if not state.is_absolute():  # the convention: any other is none
         home = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - `Path.home` raises where there is none
         state = Path(home) / ".local" / "state"
-    if not state.is_absolute():
-        return None
-    return Setting(f"sqlite:///{(state / 'remit' / 'remit.db').as_posix()}", "built in")
+    return state / "remit" if state.is_absolute() else None
 
 
 def _table(value: object, where: str, name: str) -> Mapping[str, Any]:

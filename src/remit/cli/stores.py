@@ -29,6 +29,7 @@ __all__ = [
     "Place",
     "no_store",
     "place_of",
+    "project_of",
     "reached_by",
     "store_to_read",
     "store_to_write",
@@ -100,6 +101,12 @@ def store_to_read(place: Place) -> SqliteStore:
 def no_store(place: Place) -> str:
     """That nothing is kept there, in words."""
     return f"there is no store at {place}: nothing was run yet, or it is kept elsewhere (--store)"
+
+
+def project_of(settings: Settings) -> str | None:
+    """The file of a project that says where runs are kept; None where the user says it."""
+    store = settings.store
+    return store.origin if store is not None and store.of_project else None
 
 
 def reached_by(flag: str | None) -> str:
