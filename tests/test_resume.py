@@ -466,7 +466,7 @@ def test_starting_a_dead_run_again_resumes_it() -> None:
 
 
 def test_what_was_posted_is_heard_before_the_model_is_asked_and_only_once() -> None:
-    """K1, T5: a post waits for the next writer, and the one after that does not hear it again."""
+    """J3, K1, T5: a post waits for the next writer, and the one after that does not hear it again."""
 
     async def main() -> None:
         store = MemoryStore()
