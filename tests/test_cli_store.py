@@ -154,6 +154,16 @@ def test_what_is_old_is_pruned_and_a_dry_run_only_counts(
     assert cli("store", "prune", "--store", STORE).code == 2
 
 
+@pytest.mark.usefixtures("kept")
+def test_zero_days_are_all_that_ended_and_a_time_to_come_is_refused_by_its_flag(cli: Cli) -> None:
+    """`--older-than 0d` is not below zero; the error of a later time names what was typed."""
+    would = cli("store", "prune", "--older-than", "0d", "--dry-run", "--json", "--store", STORE)
+    assert would.code == 0
+    ahead = cli("store", "prune", "--older-than", "2999-01-01", "--dry-run", "--store", STORE)
+    assert ahead.code == 2
+    assert ahead.err == "remit: --older-than 2999-01-01: that time is still to come\n"
+
+
 def test_a_backup_is_a_store_that_passes_the_check(cli: Cli, kept: SqliteStore) -> None:
     """J9: it is never written over anything."""
     copied = cli("store", "backup", "copy.db", "--json", "--store", STORE)

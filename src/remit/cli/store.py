@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Coroutine, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -131,7 +131,10 @@ def prune(
         dry_run: Only count what would go.
         json: Print one JSON document.
     """
-    ago = datetime.now(UTC) - instant(older_than, "--older-than")
+    before = instant(older_than, "--older-than")
+    ago = datetime.now(UTC) - before  # read after what it is compared to: 0d is not below zero
+    if ago < timedelta(0):
+        raise ConfigurationError(f"--older-than {older_than}: that time is still to come")
     with own_stdout() as streams, opened(store) as kept:
         pruned = _done(kept.prune(ago, dry_run=dry_run))
         if json:
