@@ -636,6 +636,7 @@ def test_a_run_that_somebody_else_has_is_a_conflict(
     ended = shop("run", "hi", *LIMITED, "--run-id", "r-1")
     assert (ended.code, ended.out) == (exits.CONFLICT, "")
     assert "process 7" in ended.err
+    assert "remit tail r-1" in ended.err
 
 
 def test_a_bug_of_ours_is_told_as_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

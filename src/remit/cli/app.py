@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from shlex import quote
 from typing import Final, NamedTuple
 
 from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
@@ -228,7 +229,7 @@ def _run(arguments: Sequence[str]) -> int:
     except CycloptsError as error:
         complain(_words(error))
     except (RunBusy, SessionBusy) as error:
-        complain(str(error))
+        complain(_who_is_at_it(error))
         return exits.CONFLICT
     except DecisionError as error:
         complain(str(error))
@@ -249,6 +250,14 @@ def _run(arguments: Sequence[str]) -> int:
     else:
         return code if isinstance(code, int) else exits.OK  # `--help` and the like return nothing
     return exits.USAGE
+
+
+def _who_is_at_it(error: RunBusy | SessionBusy) -> str:
+    """Who has it, and what can be done about that from here."""
+    if isinstance(error, SessionBusy):
+        return str(error)
+    run = quote(error.run_id)
+    return f"run {error.run_id} is executed by {error.owner}: remit tail {run} watches it, remit cancel {run} ends it"
 
 
 def _tokens(arguments: Sequence[str]) -> list[str]:

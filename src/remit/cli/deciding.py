@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any, Final
 
 from remit.analysis.cells import clip, one_line
@@ -110,7 +111,12 @@ def carry_out(
     remit = stand_in(state.opened.remit, store) if where is None else where.remit
 
     async def main(interrupts: Interrupts) -> int:
-        await decide(remit)
+        try:
+            await decide(remit)
+        except DecisionError:
+            of = f"{case.pending.id}: remit show {quote(case.root)}{reached_by(act.flag)}"
+            _tell(act, f"{of} tells what became of it")
+            raise
         _tell(act, f"{said['decision']} by {said['by']}: {case.pending.tool} {case.pending.id}")
         outcome: Outcome[Any] | None = None
         if where is not None and act.resumes:
