@@ -161,7 +161,7 @@ async def opened(store: MemoryStore, run_id: str) -> Any:
     caught: list[Any] = []
 
     class Catch(MemoryStore):
-        async def create(self, run: Any) -> bool:
+        async def create(self, run: Any) -> Any:
             caught.append(run)
             return await super().create(run)
 

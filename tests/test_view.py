@@ -679,10 +679,16 @@ def test_a_cache_that_was_missed_is_told_with_its_cause_to_who_asks_for_more() -
 def test_the_calls_of_a_run_that_is_taken_up_stand_before_what_the_model_says_of_them() -> None:
     """V1: the step that they belong to was shown, or not, by another process."""
     view = RunView(LIMITS)
-    began = {"name": "desk", "model": "m", "limits": {}, "steps": 1, "open": 1}
+    began: dict[str, Any] = {"name": "desk", "model": "m", "limits": {}, "steps": 1, "open": 1}
     view.apply(event("run_started", 0.0, **began))
     view.apply(event("call_started", 1.0, id="t1", tool="pay", key=KEY, arguments="{}"))
-    settled = {"id": "t1", "tool": "pay", "key": KEY, "status": "ok", "seconds": 1.0}
+    settled: dict[str, Any] = {
+        "id": "t1",
+        "tool": "pay",
+        "key": KEY,
+        "status": "ok",
+        "seconds": 1.0,
+    }
     (line,) = view.apply(event("call_settled", 2.0, **settled, preview="paid"))
     assert isinstance(line, Called)
     assert line.tool == "pay"
