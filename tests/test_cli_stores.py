@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cli_rig import Cli
+from remit.cli import exits
 from remit.cli.exits import NotFound
 from remit.cli.naming import run_named
 from remit.cli.settings import Settings, read_settings
@@ -193,3 +195,41 @@ def test_what_is_no_name_of_a_run_is_refused(name: str) -> None:
     """U7: the ways to name a run are told."""
     with pytest.raises(ConfigurationError, match="session:NAME"):
         asyncio.run(run_named(Listed("7f3a"), name))
+
+
+@pytest.fixture
+def homeless(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """A user whom the system gives no home, as in many a container."""
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+
+    def nowhere(_: type[Path]) -> Path:
+        raise RuntimeError("could not determine home directory")
+
+    monkeypatch.setattr(Path, "home", classmethod(nowhere))
+    return cli
+
+
+def test_without_a_home_a_place_that_is_named_is_enough(homeless: Cli) -> None:
+    """U7: who has no home names a place; everything else needs none."""
+    homeless.write("script.json", '["hello"]')
+    named = ("--store", "sqlite:///here.db")
+    bare = {"HOME": ""}
+    ended = homeless("run", "hi", "--model", "scripted:script.json", *named, environ=bare)
+    assert (ended.code, ended.out) == (0, "hello\n")
+    listed = homeless("runs", "--json", *named, environ=bare)
+    assert len(listed.document["runs"]) == 1
+    without = homeless("runs", environ=bare)
+    assert without.code == exits.USAGE
+    assert "--store" in without.err
+    assert homeless("config", "show", environ=bare).code == 0
+    installed = homeless("completion", "bash", "--install", environ=bare)
+    assert (installed.code, installed.out) == (exits.USAGE, "")
+
+
+def test_one_tag_has_one_value_wherever_it_is_given(cli: Cli) -> None:
+    """U7: a run is not started under the last of two."""
+    cli.write("script.json", '["hello"]')
+    for tags in (("a=1", "a=2"), ("a",), ("=1",), ("remit.target=x",)):
+        flags = [part for tag in tags for part in ("--tag", tag)]
+        ended = cli("run", "hi", "--model", "scripted:script.json", *flags)
+        assert (ended.code, ended.out) == (exits.USAGE, "")

@@ -11,6 +11,7 @@ from typing import Literal
 
 from remit.cli import exits
 from remit.cli.scripts import NAMES, script
+from remit.cli.settings import home_of
 from remit.cli.streams import complain
 from remit.errors import ConfigurationError
 
@@ -43,7 +44,12 @@ def completion(shell: Literal["bash", "zsh", "fish"], /, *, install: bool = Fals
 
 def _place(shell: str) -> Path:
     """Where a shell finds completions of its user, by the conventions of each."""
-    home, environ = Path.home(), os.environ
+    environ = os.environ
+    home = home_of(environ)
+    if home is None:
+        raise ConfigurationError(
+            "there is no home to install it in: print it, and keep it where your shell looks"
+        )
     if shell == "bash":
         data = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
         own = environ.get("BASH_COMPLETION_USER_DIR")

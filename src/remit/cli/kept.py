@@ -68,7 +68,8 @@ def _store(flag: str | None, settings: Settings) -> SqliteStore | None:
 def _reached_by(store: Journal, settings: Settings) -> str | None:
     if not isinstance(store, SqliteStore):
         return None
-    path, looked_at = store.path.absolute(), place_of(None, settings).path
+    path = store.path.absolute()
+    looked_at = None if settings.store is None else place_of(None, settings).path
     if looked_at is not None and looked_at.absolute() == path:
         return ""
     return f" --store {quote(f'sqlite:///{path}')}"

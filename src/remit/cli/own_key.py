@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from remit.cli.settings import state_folder
+from remit.store.sqlite.place import PRIVATE_FILE, private_folder
 
 __all__ = ["is_sealed", "sealed"]
 
 _KEY_BYTES: Final = 32
-_PRIVATE_FOLDER: Final = 0o700
-_PRIVATE_FILE: Final = 0o600
 
 
 def sealed(text: str) -> str:
@@ -55,8 +54,8 @@ def _made(path: Path) -> bytes | None:
     """A new key, whole before it has its name; of two commands that make one at once, the first one's."""
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
-        path.parent.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT, _PRIVATE_FILE), "wb") as file:
+        private_folder(path.parent)
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE), "wb") as file:
             file.write(secrets.token_bytes(_KEY_BYTES))
         try:
             os.link(part, path)

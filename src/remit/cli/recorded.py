@@ -20,6 +20,7 @@ from remit.cli.assemble import remit_for
 from remit.cli.options import Limit, Who
 from remit.cli.own_key import is_sealed, sealed
 from remit.cli.settings import read_settings
+from remit.cli.tags import tagged
 from remit.cli.targets import AnyRemit, absolute
 from remit.errors import ConfigurationError
 
@@ -59,14 +60,10 @@ def tags_of(
     given: tuple[str, ...], who: Who, directory: Path, output: Path | None
 ) -> dict[str, str]:
     """The tags of a run: those of `--tag NAME=VALUE`, and ours. Errors: `ConfigurationError`."""
-    tags: dict[str, str] = {}
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not (equals and name):
-            raise ConfigurationError(f"--tag {each}: a tag is written NAME=VALUE")
-        if name.startswith(_OURS):
-            raise ConfigurationError(f"--tag {each}: names that begin with {_OURS} are remit's own")
-        tags[name] = value
+    tags = tagged(given)
+    ours = next((name for name in tags if name.startswith(_OURS)), None)
+    if ours is not None:
+        raise ConfigurationError(f"--tag {ours}: names that begin with {_OURS} are remit's own")
     target = _target(who, directory, output)
     target = replaced(target, seal=sealed(target.words))
     return {**tags, TARGET_TAG: encode(msgspec.to_builtins(target)).decode()}

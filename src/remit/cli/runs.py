@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json as json_text
 import re
 import shlex
 from collections.abc import Sequence
@@ -21,11 +20,12 @@ from remit.cli.reading import Kept, Printer, kept_runs, place_here
 from remit.cli.signals import Interrupts, run_until_done
 from remit.cli.stores import no_store
 from remit.cli.streams import Streams, complain, own_stdout
+from remit.cli.tags import tagged
 from remit.errors import ConfigurationError
 from remit.store.base import RunStatus
 from remit.store.directory import RunQuery
 
-__all__ = ["instant", "runs", "tagged"]
+__all__ = ["instant", "runs"]
 
 _AGO: Final = re.compile(r"([0-9]{1,9})(s|m|h|d|w)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -137,20 +137,6 @@ def _reason(text: str) -> str:
         known = f"did you mean {near[0]}?" if near else f"known are {', '.join(exits.OF_REASON)}"
         raise ConfigurationError(f"--reason {text}: {known}")
     return text
-
-
-def tagged(tags: Sequence[str]) -> dict[str, str]:
-    """Tags as flags give them. Errors: `ConfigurationError`."""
-    found: dict[str, str] = {}
-    for each in tags:
-        name, equals, value = each.partition("=")
-        if not equals or not name:
-            raise ConfigurationError(
-                f"--tag {json_text.dumps(each)}: a tag is KEY=VALUE, such as team=support"
-            )
-        if found.setdefault(name, value) != value:
-            raise ConfigurationError(f"--tag {name}: no run has two values of one tag")
-    return found
 
 
 def instant(text: str, flag: str, now: datetime | None = None) -> datetime:

@@ -37,6 +37,7 @@ __all__ = [
     "Settings",
     "checked",
     "here",
+    "home_of",
     "read_settings",
     "state_folder",
 ]
@@ -249,9 +250,9 @@ def _files(directory: Path, environ: Mapping[str, str]) -> Iterator[Path]:
     places = [directory, *directory.parents]
     for name in (FILE, "pyproject.toml"):
         yield from [place / name for place in places if _is_ours(place / name)][:1]
-    home = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or Path.home()) / ".config"
-    own = Path(home) / "remit" / _OWN
-    if own.is_file():
+    configured, home = environ.get("XDG_CONFIG_HOME"), home_of(environ)
+    folder = Path(configured) if configured else None if home is None else home / ".config"
+    if folder is not None and (own := folder / "remit" / _OWN).is_file():
         yield own
 
 
@@ -429,11 +430,16 @@ def _own_store(environ: Mapping[str, str]) -> Setting | None:
 
 def state_folder(environ: Mapping[str, str]) -> Path | None:
     """Where commands keep what is the user's, by the conventions of the system; None without a home."""
-    state = Path(environ.get("XDG_STATE_HOME") or "")
-    if not state.is_absolute():  # the convention: any other is none
-        home = environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - `Path.home` raises where there is none
-        state = Path(home) / ".local" / "state"
-    return state / "remit" if state.is_absolute() else None
+    named, home = Path(environ.get("XDG_STATE_HOME") or ""), home_of(environ)
+    if named.is_absolute():  # the convention: any other is none
+        return named / "remit"
+    return None if home is None else home / ".local" / "state" / "remit"
+
+
+def home_of(environ: Mapping[str, str]) -> Path | None:
+    """The home of the user; None where there is none, as in many a container."""
+    home = Path(environ.get("HOME") or os.path.expanduser("~"))  # noqa: PTH111 - `Path.home` raises where there is none
+    return home if home.is_absolute() else None
 
 
 def _table(value: object, where: str, name: str) -> Mapping[str, Any]:

@@ -23,6 +23,7 @@ from remit.cli.settings import Setting, Settings
 from remit.errors import ConfigurationError
 from remit.store.names import file_named
 from remit.store.sqlite import SqliteStore
+from remit.store.sqlite.place import PRIVATE_FILE, private_folder
 
 __all__ = [
     "BUILT_IN_PLACE",
@@ -37,8 +38,6 @@ __all__ = [
 
 BUILT_IN_PLACE: Final = "built in"
 """The origin of a place that nobody chose."""
-_PRIVATE_FOLDER = 0o700
-_PRIVATE_FILE = 0o600
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -117,8 +116,8 @@ def reached_by(flag: str | None) -> str:
 def _make_private(path: Path) -> None:
     """Make the user's own file, for nobody else to read. Errors: `ConfigurationError`."""
     try:
-        path.parent.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, _PRIVATE_FILE))
+        private_folder(path.parent)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE))
     except OSError as error:
         raise ConfigurationError(
             f"{path}: {error.strerror or error}; say where runs are to be kept: "
