@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -47,7 +47,7 @@ class World:
         self.today = DAY
 
     @contextmanager
-    def process(self, policy: Policy | None = None, **options: Any) -> Iterator[Remit[Any]]:
+    def process(self, policy: Policy | None = None, **options: Any) -> Generator[Remit[Any]]:
         """A program that knows nothing but the file."""
         TOKENS.clear()
 
