@@ -7,15 +7,18 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from remit import Limits, Remit, tool
 from remit.artifacts import Artifact
-from remit.errors import ConfigurationError, Fenced, JournalError
+from remit.errors import ConfigurationError, DecisionError, Fenced, JournalError
 from remit.models.scripted import ScriptedModel
 from remit.store.base import Held, Journal, Lease, NewRow, NewRun
 from remit.store.chain import START, Chain
@@ -569,3 +572,80 @@ def test_work_that_comes_at_the_very_moment_of_a_close_is_refused_and_not_forgot
             opening.writer.submit(lambda _: "never")
 
     asyncio.run(main())
+
+
+def test_what_no_store_can_hold_fails_alone_and_takes_none_of_those_along_who_share_its_transaction(
+    opened: Callable[..., SqliteStore],
+) -> None:
+    """J2, E5: an id out of a stranger's request, such as half of a surrogate pair, ends no run of others."""
+    entered, held = threading.Event(), threading.Event()
+    store = opened()
+
+    async def main() -> list[object]:
+        lease = await begun(store)
+
+        def hold(_: sqlite3.Connection) -> None:
+            entered.set()
+            assert held.wait(30)
+
+        first = store._open().writer.submit(hold)
+        await asyncio.to_thread(entered.wait, 30)
+        works = [
+            store.decide(pending_id="\ud800", decision=b"", now=datetime.now(UTC)),
+            store.append(lease, [NewRow("said", b"kept")]),
+            store.post("r", "input", cast("bytes", object())),
+            store.post("r", "input", b"heard"),
+            store.renew(cast("str", 2**70), b""),
+        ]
+        tasks = [asyncio.ensure_future(work) for work in works]
+        await asyncio.sleep(0)
+        held.set()
+        await first
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    before = store.commits
+    ends = asyncio.run(main())
+    assert [type(end).__name__ for end in ends] == [
+        "JournalError", "Control", "JournalError", "bool", "JournalError"
+    ]  # fmt: skip
+    assert store.commits - before == 4, "they shared one"
+    assert [row.body for row in asyncio.run(store.read("r"))][1:] == [b"kept"]
+    assert [each.body for each in asyncio.run(store.inbox("r"))] == [b"heard"]
+
+
+def test_texts_that_are_none_are_unknown_tokens_and_typed_errors(
+    opened: Callable[..., SqliteStore],
+) -> None:
+    """E5, J2: half of a surrogate pair, as JSON can bring it, is a token like any other that nobody minted."""
+    store = opened()
+    desk = Remit(
+        name="desk",
+        model=ScriptedModel(["done"]),
+        limits=Limits(steps=1, tokens=10_000, seconds=60),
+        store=store,
+    )
+    with pytest.raises(DecisionError, match="no proposal"):
+        asyncio.run(desk.decide("\ud800", approve=True, by="dana"))
+    for named in ({"run_id": "\ud800"}, {"session": "\ud800"}):
+        with pytest.raises(JournalError, match="surrogates"):
+            asyncio.run(store.erase(**named))
+    with pytest.raises(ConfigurationError, match="tags="):
+        asyncio.run(desk.run("go", tags={"team": "\ud800"}))
+
+
+@pytest.mark.parametrize("name", ["/", "a\0b.db"])
+def test_a_path_that_names_no_file_is_refused_where_it_is_given(name: str) -> None:
+    """J2: as a wrong call, not as an error of the library's own."""
+    with pytest.raises(ConfigurationError, match="names no file"):
+        SqliteStore(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "/", "a\0b.db"])
+def test_a_backup_to_what_names_no_file_is_refused(
+    opened: Callable[..., SqliteStore], name: str
+) -> None:
+    """J2: and nothing is made."""
+    store = opened()
+    asyncio.run(begun(store))
+    with pytest.raises(ConfigurationError, match=r"names no file|is there already"):
+        asyncio.run(store.backup(Path(name)))

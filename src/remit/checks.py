@@ -168,7 +168,7 @@ def check_session(session: object, wait: object, history: object) -> None:
 def check_tags(tags: object) -> None:
     """Errors: `ConfigurationError`."""
     good = isinstance(tags, Mapping) and all(
-        isinstance(key, str) and isinstance(value, str)
+        _is_text(key) and _is_text(value)
         for key, value in cast("Mapping[object, object]", tags).items()
     )
     _refuse_unless(good, 'tags= maps text to text, such as {"customer": "42"}')
@@ -194,6 +194,11 @@ def check_content(blocks: tuple[object, ...]) -> None:
 def _refuse_unless(good: bool, text: str) -> None:
     if not good:
         raise ConfigurationError(text)
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is a text that can be written down: no half of a surrogate pair."""
+    return isinstance(value, str) and not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def _kind(value: object) -> str:

@@ -176,8 +176,8 @@ def mint_token() -> str:
 
 
 def token_hash(token: str) -> bytes:
-    """What the store keeps of a token."""
-    return hashlib.sha256(token.encode()).digest()
+    """What the store keeps of a token, or of any text that somebody takes for one."""
+    return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
 
 
 TOKENS: Final[dict[str, str]] = {}

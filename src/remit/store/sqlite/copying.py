@@ -16,6 +16,7 @@ from remit.errors import ConfigurationError, JournalError
 from remit.store.keeping import Copied
 from remit.store.sqlite.checking import reading
 from remit.store.sqlite.files import Files, folder_of
+from remit.store.sqlite.place import check_file_name
 
 __all__ = ["copy"]
 
@@ -24,6 +25,7 @@ _STEP_PAGES: Final = 1_000
 
 def copy(path: Path, files: Files, to: Path) -> Copied:
     """Copy a store. Errors: `ConfigurationError` where something is there already; `JournalError`."""
+    check_file_name(to)
     made = to.with_name(f"{to.name}.part")
     beside = folder_of(to)
     for each in (to, made, beside):

@@ -15,9 +15,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from remit.errors import JournalError
+from remit.errors import ConfigurationError, JournalError
 
-__all__ = ["PRIVATE_FILE", "PRIVATE_FOLDER", "Place", "private_folder"]
+__all__ = ["PRIVATE_FILE", "PRIVATE_FOLDER", "Place", "check_file_name", "private_folder"]
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_FOLDER: Final = 0o700
@@ -44,6 +44,8 @@ class Place:
     """The file of a store, by whatever name it is called."""
 
     def __init__(self, path: Path) -> None:
+        """Errors: `ConfigurationError` for what can be the name of no file."""
+        check_file_name(path)
         # Links are followed once: all names of a file lead to the same folder beside it.
         self.path = Path(os.path.realpath(path))
         self.beside = self.path.with_name(f"{self.path.name}.d")
@@ -110,6 +112,12 @@ class Place:
                 )
             users[os.getpid()] += 1
             self._file_is = found
+
+
+def check_file_name(path: Path) -> None:
+    """Errors: `ConfigurationError` for what can be the name of no file."""
+    if not path.name or "\0" in str(path):
+        raise ConfigurationError(f"{str(path)!r} names no file: give a path such as remit.db")
 
 
 def private_folder(folder: Path) -> None:

@@ -482,7 +482,9 @@ class _Opening:
                     connection.execute("pragma synchronous = full")
                     connection.execute("pragma secure_delete = on")
                     return act(connection, lambda worker: self.lives(connection, worker))
-            except (sqlite3.Error, OSError) as error:
+            except RemitError:
+                raise
+            except Exception as error:  # as in `_reading`
                 raise self._place.typed(error) from error
 
         return await self.aside(work)

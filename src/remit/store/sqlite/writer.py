@@ -1,7 +1,8 @@
 """The one thread that writes: what comes in while a transaction is under way shares the next one.
 
 Group commit is what makes durability cheap: a commit costs one flush to the disk, whoever shares it. Each piece
-of work that shares one stands behind a savepoint, so that one which is refused takes nobody along.
+of work that shares one stands behind a savepoint, so that one which is refused, or which says what no store can
+hold, takes nobody along. What befalls the file itself befalls all of them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,13 @@ T = TypeVar("T")
 
 _MOST_WORKS: Final = 512
 """Pieces of work in one transaction."""
+_OF_THE_WORK: Final = (
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
+"""Of SQLite's errors, those that say something of the values, not of the file."""
 _SETTLED_AT_ONCE: Final = 10
 """Of those who share a transaction, so many go on in one turn of the event loop. What each does takes about 0.2 ms."""
 
@@ -74,15 +82,21 @@ class Work(Generic[T]):
     def future(self) -> End[T]:
         return self._future
 
-    def do(self, connection: sqlite3.Connection) -> bool:
-        """Do it. False where it was refused, and then nothing of it may stay. Errors: `sqlite3.Error`."""
+    def do(self, connection: sqlite3.Connection, place: Place) -> bool:
+        """Do it. False where it failed by itself, and then nothing of it may stay.
+
+        Errors: `sqlite3.Error`, where it is the file that failed.
+        """
         self._result = self._error = None
         try:
             self._result = self._act(connection)
         except RemitError as error:
             self._error = error
-            return False
-        return True
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and not isinstance(error, _OF_THE_WORK):
+                raise
+            self._error = place.typed(error)
+        return self._error is None
 
     def fail(self, error: Exception) -> None:
         """It did not become durable."""
@@ -194,8 +208,8 @@ class Writer:
                 connection
             )  # first: a lease that is found now is found by one who is alive
             if len(works) > 1:
-                _each_behind_a_savepoint(connection, works)
-            elif not works[0].do(connection):
+                _each_behind_a_savepoint(connection, self._place, works)
+            elif not works[0].do(connection, self._place):
                 connection.execute("rollback")
                 return
             connection.execute("commit")
@@ -227,10 +241,12 @@ class Writer:
             raise
 
 
-def _each_behind_a_savepoint(connection: sqlite3.Connection, works: list[Work[Any]]) -> None:
+def _each_behind_a_savepoint(
+    connection: sqlite3.Connection, place: Place, works: list[Work[Any]]
+) -> None:
     for work in works:
         connection.execute("savepoint work")
-        if not work.do(connection):
+        if not work.do(connection, place):
             connection.execute("rollback to work")
         connection.execute("release work")
 
