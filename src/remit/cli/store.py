@@ -124,7 +124,8 @@ def prune(
 ) -> int:
     """Remove runs that ended long ago, rows and artifacts and all: whole trees, and sessions by their newest run.
 
-    What waits, was cut off or is executed stays, however old it is.
+    What waits, was cut off or is executed stays, however old it is. The ids of what goes are free again: keep
+    runs for longer than anybody may start the same one again.
 
     Args:
         older_than: How long ago they must have ended: 90d, 12h, or before 2026-11-30[T12:00].
