@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def test_what_waits_is_told_to_programs_without_a_token(left: Left, listed: Cli)
 
 def test_a_damaged_or_an_erased_run_does_not_stop_the_list(listed: Cli) -> None:
     """U7, J2: each is a line that says so."""
-    with sqlite3.connect(listed.directory / "runs.db") as connection:
+    with closing(sqlite3.connect(listed.directory / "runs.db")) as connection, connection:
         connection.execute("update remit_payload set body = x'7b7d' where run_id = 'done'")
         connection.execute("update remit_run set erased_at = 1e9 where run_id = 'broke'")
     rows = {row.split()[0]: row for row in listed("runs").out.splitlines()}
@@ -150,7 +151,7 @@ def test_a_damaged_or_an_erased_run_does_not_stop_the_list(listed: Cli) -> None:
 )
 def test_whatever_somebody_spoiled_the_other_runs_are_listed(listed: Cli, spoiled: str) -> None:
     """U7, J2: values of any kind, in any place."""
-    with sqlite3.connect(listed.directory / "runs.db") as connection:
+    with closing(sqlite3.connect(listed.directory / "runs.db")) as connection, connection:
         connection.execute(spoiled)
     for flags in ([], ["--json"]):
         ended = listed("runs", *flags)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -174,7 +175,7 @@ def test_what_is_not_there_and_what_is_wrong_have_codes_of_their_own(
 
 def test_a_damaged_run_is_shown_as_far_as_it_goes(shown: Cli) -> None:
     """U7, J2: what it is stands there, and why there is no more; the exit code says so."""
-    with sqlite3.connect(shown.directory / "runs.db") as connection:
+    with closing(sqlite3.connect(shown.directory / "runs.db")) as connection, connection:
         connection.execute(
             "update remit_payload set body = x'7b7d' where run_id = 'done' and seq = 2"
         )

@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
@@ -147,7 +148,7 @@ def test_damage_is_found_out(opened: Callable[..., SqliteStore], path: Path, dam
     store = opened()
     asyncio.run(begun(store, rows=3))
     store.close()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.executescript(damage)
     connection.close()
     with pytest.raises(JournalError):
@@ -163,7 +164,7 @@ def test_rows_from_the_middle_on_are_verified_too(
     assert [row.seq for row in asyncio.run(store.read("r", 1))] == [2, 3]
     assert asyncio.run(store.read("r", 3)) == []
     store.close()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("update remit_payload set body = cast('x' as blob) where seq = 3")
     connection.close()
     with pytest.raises(JournalError, match="row 3"):
@@ -226,7 +227,7 @@ def test_a_worker_that_hangs_is_taken_over_from_and_fenced(
         hangs._open()._beat_at -= 8.1  # what its own clock will show
         assert not hangs.holds(lease)
         assert await other.acquire("r", "two") == Held("one"), "others give it the whole lease"
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("update remit_worker set beat_at = beat_at - 11")
         connection.close()
         taken = await other.acquire("r", "two")
@@ -251,7 +252,7 @@ def test_a_worker_that_is_heard_again_relies_on_no_lease_from_before_its_silence
         lost = await begun(stopped, rows=1)
         kept = await begun(stopped, "kept")
         stopped._open()._beat_at -= 11
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("update remit_worker set beat_at = beat_at - 11")
         connection.close()
         assert isinstance(await other.acquire("r", "two"), Lease)
@@ -290,7 +291,7 @@ def test_a_heartbeat_from_before_the_machine_was_started_anew_is_that_of_a_dead_
         dead, other = opened(), opened()
         await begun(dead)
         dead._open().writer.stop()
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("update remit_worker set beat_at = beat_at + 100000")
         connection.close()
         assert isinstance(await other.acquire("r", "two"), Lease)
@@ -317,7 +318,7 @@ def test_what_dead_workers_leave_behind_is_cleared_away_by_the_next_that_opens_t
     """
 
     def workers() -> tuple[int, int]:
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             [(rows,)] = connection.execute("select count(*) from remit_worker")
         connection.close()
         return rows, len(list((path.parent / f"{path.name}.d" / "workers").iterdir()))
@@ -461,11 +462,11 @@ def test_a_full_disk_is_a_typed_error_and_nothing_is_half_there(
 def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> None:
     """J2: another program's database, another kind of file, a folder, a newer store."""
     foreign, text, newer = tmp_path / "foreign.db", tmp_path / "text.db", tmp_path / "newer.db"
-    with sqlite3.connect(foreign) as connection:
+    with closing(sqlite3.connect(foreign)) as connection, connection:
         connection.execute("create table theirs(x)")
     connection.close()
     text.write_text("not a database at all, but long enough to be taken for one " * 20)
-    with sqlite3.connect(newer) as connection:
+    with closing(sqlite3.connect(newer)) as connection, connection:
         connection.execute("pragma application_id = 1919249780")
         connection.execute("pragma user_version = 99")
     connection.close()
@@ -492,7 +493,7 @@ def test_a_database_that_another_process_locks_is_a_typed_error(
     monkeypatch.setattr("remit.store.sqlite.store._BUSY_SECONDS", 0.05)
     store = opened()
     lease = asyncio.run(begun(store))
-    with sqlite3.connect(path, isolation_level=None) as connection:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection, connection:
         connection.execute("begin immediate")
         with pytest.raises(JournalError, match="locked"):
             asyncio.run(store.append(lease, [NewRow("said", b"x")]))

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -309,7 +310,7 @@ def test_a_store_of_another_key_is_refused_while_the_first_goes_on(
 def test_a_file_of_somebody_else_ends_no_run_and_begins_none(tmp_path: Path) -> None:
     """Q3: before anything is sent; the file stays as it is."""
     foreign = tmp_path / "theirs.db"
-    with sqlite3.connect(foreign) as connection:
+    with closing(sqlite3.connect(foreign)) as connection, connection:
         connection.execute("create table theirs(x)")
     connection.close()
     before = foreign.read_bytes()
@@ -364,7 +365,10 @@ def test_when_a_clock_steps_two_may_believe_and_one_can_write(
         one, two = opened(path), opened(path)
         lease = await begun(one, rows=1)
         await begun(two, "of two")
-        with sqlite3.connect(path) as connection:  # what a clock that stepped would show
+        with (
+            closing(sqlite3.connect(path)) as connection,
+            connection,
+        ):  # what a clock that stepped would show
             connection.execute("update remit_worker set beat_at = beat_at - ?", (hours * 3600,))
         connection.close()
         taken = await two.acquire("r", "two")
