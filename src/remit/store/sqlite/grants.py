@@ -33,8 +33,8 @@ def of(connection: sqlite3.Connection, remit: str, tool: str | None) -> Sequence
     """Those of a remit that nobody has revoked."""
     found = connection.execute(
         "select grant_id, remit, tool, arguments, run_id, session, expires_at, by, at from remit_grant"
-        " where remit = ?1 and (?2 is null or tool = ?2) and revoked_at is null order by at, grant_id",
-        (remit, tool),
+        " where remit = :remit and (:tool is null or tool = :tool) and revoked_at is null order by at, grant_id",
+        {"remit": remit, "tool": tool},
     )
     return [
         Grant(

@@ -61,8 +61,8 @@ Lives = Callable[[str], bool]
 
 _COLUMNS = "r.run_id, r.parent, r.session, r.owner, r.worker, r.root, r.status, r.erased_at, r.ended_at, r.next_seq"
 _NAMED = (
-    "named(run_id) as (select run_id from remit_run where run_id = ?1"
-    " union select run_id from remit_run where session = ?2"
+    "named(run_id) as (select run_id from remit_run where run_id = :run_id"
+    " union select run_id from remit_run where session = :session"
     " union select r.run_id from remit_run r join named n on r.parent = n.run_id)"
 )
 """A run, or the runs of a session, with all that is inside of them."""
@@ -172,7 +172,7 @@ def _named(
             raise ConfigurationError(f"there is no {what} {name!r} in this store")
     found = connection.execute(
         f"with recursive {_NAMED} select {_COLUMNS} from remit_run r join named using(run_id)",  # noqa: S608 - all of it is ours
-        (run_id, session),
+        {"run_id": run_id, "session": session},
     )
     return [_run(lives, row) for row in found.fetchall()]
 
@@ -264,9 +264,9 @@ def _mark(connection: sqlite3.Connection, runs: Sequence[_Run], now: float) -> N
         connection.execute("delete from remit_proposal where run_id = ?", named)
         connection.execute("delete from remit_grant where run_id = ?", named)
     connection.executemany(
-        "delete from remit_holding where root = ?1 and not exists ("
-        " select 1 from remit_run where root = ?1 and erased_at is null)",
-        [(root,) for root in {run.root for run in runs}],
+        "delete from remit_holding where root = :root and not exists ("
+        " select 1 from remit_run where root = :root and erased_at is null)",
+        [{"root": root} for root in {run.root for run in runs}],
     )
 
 
@@ -300,9 +300,9 @@ def _sweep(connection: sqlite3.Connection, files: Files) -> int:
         with _transaction(connection):
             while digest is not None and size < _SWEEP_BYTES:
                 for gone, in_file in connection.execute(
-                    "delete from remit_artifact where digest = ?1 and not exists ("
-                    " select 1 from remit_holding where digest = ?1) returning size, data is null",
-                    (digest,),
+                    "delete from remit_artifact where digest = :digest and not exists ("
+                    " select 1 from remit_holding where digest = :digest) returning size, data is null",
+                    {"digest": digest},
                 ).fetchall():
                     size, swept = size + gone, swept + 1
                     if in_file:
