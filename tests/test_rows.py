@@ -137,7 +137,7 @@ messages = st.lists(texts | uses | opaque, min_size=1, max_size=4).map(
 footprints = st.builds(
     Footprint, st.booleans(), st.none() | st.lists(text, unique=True, max_size=3).map(tuple)
 )
-asked = st.builds(Asked, st.none() | text, st.booleans(), footprints)
+asked = st.builds(Asked, st.none() | text, st.booleans(), footprints, remit=text)
 statuses = st.sampled_from(Status)
 optional = st.none() | text
 

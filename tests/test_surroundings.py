@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import remit
-from loop_rig import desk, rows, said, statuses, watched
-from remit import Call, ConfigurationError, MemoryStore, Reason, Remit, Transcript
+from loop_rig import desk, results, rows, said, statuses, watched
+from remit import Call, ConfigurationError, Limits, MemoryStore, Reason, Remit, Transcript
 from remit.models.scripted import ScriptedModel
 from remit.rows import Activated
 from remit.testing import CrashStore, crash_points, run_virtual
@@ -200,6 +200,139 @@ def test_a_call_in_doubt_wants_its_tool_back_or_the_end_of_its_run() -> None:
 
         run_virtual(main())
     assert seen
+
+
+async def yes(pending: remit.Pending) -> remit.Decision:
+    return remit.Decision(approve=True, by="dana")
+
+
+@remit.tool(name="pay", effect="confirm")
+async def pay_words(amount: str, call: Call[Any]) -> str:
+    """Pay, where the amount is a text."""
+    call.deps.done(call.key)
+    return f"paid {amount}"
+
+
+@pytest.mark.parametrize("effect", ["idempotent", "confirm"])
+def test_a_call_in_doubt_whose_arguments_do_not_fit_any_more_is_not_told_as_not_run(
+    effect: str,
+) -> None:
+    """J10, E3: "the arguments do not fit" would have the model ask again for what may be done."""
+
+    async def scenario(store: CrashStore) -> None:
+        made = of(store, pay(effect)).replace(confirm=yes)
+        await made.run("go", run_id="r", deps=store.ledger)
+
+    seen = 0
+    for point in crash_points(scenario):
+        if "started" not in point.what or not point.what.startswith("after"):
+            continue
+        seen += 1
+
+        async def main(store: MemoryStore = point.store, ledger: Any = point.ledger) -> None:
+            with pytest.raises(ConfigurationError, match="do not fit"):
+                await of(store, pay_words).replace(confirm=yes).resume("r", deps=ledger)
+            before = len(ledger.calls)
+            ended = await of(store, pay_words).cancel("r")
+            assert statuses(ended) == ["unknown"]
+            assert len(ledger.calls) == before
+
+        run_virtual(main())
+    assert seen
+
+
+def helper(name: str = "inner", *tools: Any) -> Tool[..., Any]:
+    """A child loop that pays once, or uses the first of other tools."""
+    used = tools[0].name if tools else "pay"
+
+    def asks(transcript: Transcript, _: Any) -> Any:
+        last = transcript.last
+        return "done" if last is not None and last.tool_results else (used, {"amount": 7})
+
+    inner = desk(ScriptedModel(asks), tools or [pay("idempotent")], name=name)
+    return inner.as_tool("helper", "Help.", limits=Limits(steps=5, tokens=10_000, seconds=60))
+
+
+@remit.tool(name="helper", effect="idempotent")
+async def helper_function(task: str, call: Call[Any]) -> str:
+    """Help."""
+    call.deps.done(call.key)
+    return task
+
+
+@remit.tool(name="transfer", effect="idempotent")
+async def transfer(amount: int, call: Call[Any]) -> str:
+    """Pay, under another name."""
+    call.deps.done(call.key)
+    return f"transferred {amount}"
+
+
+def helped(store: Any, tool: Tool[..., Any], times: int = 1) -> Remit[Any]:
+    def asks(transcript: Transcript, _: Any) -> Any:
+        turns = sum(message.role == "assistant" for message in transcript)
+        return ("helper", {"task": "pay"}) if turns < times else "done"
+
+    return desk(ScriptedModel(asks), [tool], store=store)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (helper, lambda: helper_function),
+        (lambda: helper_function, helper),
+        (helper, lambda: helper("other")),
+    ],
+    ids=["a function now", "a run now", "a run of another remit now"],
+)
+def test_a_child_in_doubt_is_not_exchanged_for_something_else(
+    before: Callable[[], Tool[..., Any]], now: Callable[[], Tool[..., Any]]
+) -> None:
+    """J10, E1: what the child did would be done again under other keys."""
+
+    async def scenario(store: CrashStore) -> None:
+        await helped(store, before()).run("go", run_id="r", deps=store.ledger)
+
+    refused = 0
+    for point in crash_points(scenario):
+
+        async def main(store: MemoryStore = point.store, ledger: Any = point.ledger) -> None:
+            nonlocal refused
+            try:
+                await helped(store, now()).run("go", run_id="r", deps=ledger)
+            except ConfigurationError:
+                refused += 1
+                assert (await helped(store, before()).resume("r", deps=ledger)).completed
+            assert len(ledger.effects) == 1
+
+        run_virtual(main())
+    assert refused
+
+
+def test_what_a_child_cannot_go_on_with_is_unknown_to_its_parent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """J10, E4: a call of a child whose tool is gone is in doubt, so that asking again begins nothing."""
+
+    async def scenario(store: CrashStore) -> None:
+        await helped(store, helper(), times=3).run("go", run_id="r", deps=store.ledger)
+
+    async def lost(store: MemoryStore, ledger: Any) -> None:
+        other = helper("inner", transfer)
+        outcome = await helped(store, other, times=3).resume("r", deps=ledger)
+        assert outcome.completed
+        assert statuses(outcome) == ["unknown"] * 3
+        assert len({result.key for result in results(outcome)}) == 1
+        assert not any("r:1:helper" in text for text in said(outcome)), "no model sees a key"
+        assert not [key for key in ledger.effects if "transfer" in key]
+
+    point = next(
+        point
+        for point in crash_points(scenario)
+        if point.what == "after append running: replied started"
+        and any("inner" in run_id for run_id in point.runs)
+    )
+    run_virtual(lost(point.store, point.ledger))
+    assert "there is no 'pay' now" in caplog.text
 
 
 def test_very_many_tools_are_told_as_one() -> None:

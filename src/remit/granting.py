@@ -7,9 +7,9 @@ import re
 import secrets
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from remit.canonical import canonical
+from remit.canonical import canonical, well_formed
 from remit.checks import check_name
 from remit.errors import ConfigurationError
 from remit.store.base import Journal
@@ -17,6 +17,9 @@ from remit.store.grants import Grant, Grants, Matches
 from remit.tools import Tool
 
 __all__ = ["grants_of", "new_grant"]
+
+_NOT_MEANT: Final = re.UNICODE | re.DEBUG
+"""Flags that say nothing of what a pattern fits: one is always there, the other prints at each match."""
 
 
 def grants_of(store: Journal) -> Grants:
@@ -43,7 +46,7 @@ def new_grant(
     known = tools.get(name)
     if known is None:
         raise ConfigurationError(f"remit {remit!r} has no tool {name!r}")
-    if not (isinstance(by, str) and by):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+    if not (isinstance(by, str) and by and well_formed(by) == by):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
         raise ConfigurationError("by= names whoever gives the grant")
     if isinstance(expires, bool) or not (
         isinstance(expires, int | float) and math.isfinite(expires) and expires > 0  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
@@ -99,7 +102,11 @@ def _what(tool: Tool[..., Any], name: str, value: Any) -> Matches | Any:
         pattern = cast("re.Pattern[Any]", value)
         if not isinstance(pattern.pattern, str):
             raise ConfigurationError(f"the pattern of {name!r} is one of bytes: compile a text")
-        return Matches(pattern.pattern, pattern.flags & ~re.UNICODE)
+        if well_formed(pattern.pattern) != pattern.pattern:
+            raise ConfigurationError(
+                f"the pattern of {name!r} holds half a character, which fits nothing"
+            )
+        return Matches(pattern.pattern, pattern.flags & ~_NOT_MEANT)
     try:
         canonical(value)
     except (TypeError, ValueError) as error:

@@ -603,18 +603,24 @@ class Remit(Generic[Deps, Out_co]):
             return await see_through(started.task, started.run)
 
         handler: Callable[..., Any] = delegate
-        return Tool[..., Any].from_schema(
-            name=name,
-            description=description,
-            parameters={
-                "type": "object",
-                "properties": {"task": {"type": "string", "description": "What is to be done."}},
-                "required": ["task"],
-            },
-            handler=handler,
-            effect="idempotent",
-            timeout=limits.seconds + 4 * self.runtime.grace,
-            resource=(),
+        return (
+            Tool[..., Any]
+            .from_schema(
+                name=name,
+                description=description,
+                parameters={
+                    "type": "object",
+                    "properties": {
+                        "task": {"type": "string", "description": "What is to be done."}
+                    },
+                    "required": ["task"],
+                },
+                handler=handler,
+                effect="idempotent",
+                timeout=limits.seconds + 4 * self.runtime.grace,
+                resource=(),
+            )
+            .running(self.name)
         )
 
     def replace(self, **changes: Unpack[Changes]) -> Remit[Deps, Out_co]:

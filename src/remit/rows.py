@@ -127,6 +127,8 @@ class Asked(_Recorded, frozen=True):
     """What running it twice would do, by `Effect`; empty where no call came about."""
     shown: str = ""
     """What people are shown of its arguments, where its tool takes secrets: canonical JSON with those masked."""
+    remit: str = ""
+    """Of a child loop: the name of the remit whose run it is."""
 
 
 class Replied(_Recorded, frozen=True):

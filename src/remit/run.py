@@ -122,7 +122,8 @@ class Intents:
             else call_key(state.run_id, state.steps + 1, tool.name, digest, n)
         )
         shown = canonical(tool.masked(arguments.given)) if tool.has_secrets else ""
-        return Asked(key, repeats, tool.footprint(arguments.values), tool.effect.value, shown)
+        footprint = tool.footprint(arguments.values)
+        return Asked(key, repeats, footprint, tool.effect.value, shown, tool.remit)
 
 
 class Run:

@@ -128,6 +128,7 @@ class CallState:
         "proposal",
         "question",
         "recorded",
+        "remit",
         "repeats",
         "result",
         "slot",
@@ -146,6 +147,7 @@ class CallState:
         self.repeats = asked.repeats
         self.footprint = asked.footprint
         self.effect = asked.effect
+        self.remit = asked.remit
         self.result: Settled | Trim | None = None
         """What is shown of its result, once it has one."""
         self.started: Started | None = None

@@ -8,13 +8,13 @@ that was given for another schema is asked for anew. What would do harm is refus
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from remit.canonical import arguments_hash
 from remit.config import Config
 from remit.errors import ConfigurationError
 from remit.state import CallState, RunState
-from remit.tools import Effect
+from remit.tools import Arguments, Effect, Tool
 
 __all__ = ["changes", "refuse_unsafe", "tools_of"]
 
@@ -25,7 +25,7 @@ _STRICTNESS: Final = tuple(each.value for each in (Effect.READ, Effect.IDEMPOTEN
 
 
 def tools_of(config: Config) -> Mapping[str, str]:
-    """What the tools are, by name: a fingerprint of schema and effect. Of very many, one for all, under `*`."""
+    """What the tools are, by name: a fingerprint of each. Of very many, one for all, under `*`."""
     prints = {name: tool.fingerprint for name, tool in config.tools.items()}
     if len(prints) <= _MOST_NAMED:
         return prints
@@ -66,14 +66,26 @@ def refuse_unsafe(state: RunState, config: Config) -> None:
 
 
 def _wrong(call: CallState, config: Config) -> str:
-    """What harm it would do to go on with an open call; empty where it does none."""
+    """What harm it would do to go on with an open call; empty where it does none.
+
+    Of what may have taken effect nobody may say "not run", nor begin it anew under another key; and what was asked
+    as an effect of one class is not carried out as one of a looser class.
+    """
     name = call.use.name
     tool = config.tools.get(name)
+    in_doubt = call.started is not None and call.handed_out is None
     if tool is None:
-        if call.started is None or call.handed_out is not None:
+        if not in_doubt:
             return ""
         return (
             f"a call of {name!r} was begun and may have taken effect, and there is no {name!r} now"
+        )
+    if in_doubt and call.remit != tool.remit:
+        return f"a call of {name!r} was begun as {_kind(call.remit)}, and {name!r} is {_kind(tool.remit)} now"
+    if in_doubt and call.effect != Effect.READ and not _reads(tool, call.arguments):
+        return (
+            f"a call of {name!r} was begun and may have taken effect, and its arguments do not fit "
+            f"{name!r} as it is now"
         )
     before, now = call.effect, tool.effect.value
     if before in _STRICTNESS and _STRICTNESS.index(now) < _STRICTNESS.index(before):
@@ -81,3 +93,11 @@ def _wrong(call: CallState, config: Config) -> str:
             f"a call of {name!r} is open that was begun as {before!r}, and {name!r} is {now!r} now"
         )
     return ""
+
+
+def _kind(remit: str) -> str:
+    return f"a run of {remit!r}" if remit else "a function"
+
+
+def _reads(tool: Tool[..., Any], arguments: str) -> bool:
+    return isinstance(tool.read_arguments(arguments), Arguments)

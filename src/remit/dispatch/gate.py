@@ -18,7 +18,7 @@ import msgspec
 from remit.amounts import NOTHING, ZERO, Amount, Bill, Totals
 from remit.bodies import Ended
 from remit.budget import Exhausted, Reservation
-from remit.canonical import arguments_hash, canonical, parse_json
+from remit.canonical import arguments_hash, canonical
 from remit.dispatch.approval import approved, propose, wanted_by
 from remit.dispatch.execution import Execution
 from remit.dispatch.outside import come_back, hand_out, missed, put_question
@@ -35,7 +35,7 @@ from remit.dispatch.results import (
     unknown,
 )
 from remit.dispatch.standing import granted
-from remit.dispatch.telling import told
+from remit.dispatch.telling import edited_words, told, told_of_lost_run
 from remit.late import STILL_RUNNING, LateOutcome, known_late
 from remit.messages import Status
 from remit.outcome import Outcome, Reason
@@ -563,6 +563,8 @@ class Passage:
         effect = self._tool.effect is not Effect.READ
         if effect and execution.in_doubt:
             return unknown("what is wrapped around it cut it short")
+        if self._tool.remit and (self._begun or self.call.repeats):
+            return told_of_lost_run(self.run, self.call, raised.error)
         return await self._told(raised, carried_out=effect and execution.carried_out)
 
     async def _told(self, ending: Ending, *, carried_out: bool = False) -> Result:
@@ -653,7 +655,7 @@ class Passage:
         run, call = self.run, self.call
         spent, inside = (None, None) if self._execution is None else self._execution.bill()
         tool = self._tool if self._fits else None
-        words = self._edited_words()
+        words = edited_words(call, run.config.tools.get(call.use.name))
         if words:
             result = result.behind(words, run.allowance(RESULT_TOKENS).chars)
         ends = self._ends(result)
@@ -705,18 +707,6 @@ class Passage:
             return "output" if fits else "invalid" if result.status is Status.ERROR else ""
         ends = self._fits and self._tool.ends_run and result.status is Status.OK
         return "done" if ends else ""
-
-    def _edited_words(self) -> str:
-        """Tell the model where the person who approved changed the arguments (E5)."""
-        run, decision = self.run, self.call.decision
-        if decision is None or decision.edit is None or not decision.approve:
-            return ""
-        tool, edit = run.config.tools.get(self.call.use.name), decision.edit
-        if tool is not None and tool.has_secrets:
-            edit = canonical(
-                tool.masked(parse_json(edit))
-            )  # the model wrote no secret of the host's
-        return f"[{decision.by} changed the arguments to {edit}]\n"
 
     def _preview(self, result: Result) -> str:
         """The result for people. A secret that a tool repeats is masked there too."""

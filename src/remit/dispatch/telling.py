@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from remit.canonical import decode
+from remit.canonical import canonical, decode, parse_json
 from remit.dispatch.results import (
     Result,
     Terms,
@@ -17,17 +17,20 @@ from remit.dispatch.results import (
     of_ending,
     of_supplied,
     said,
+    unknown,
     unread,
 )
+from remit.log import LOGGER
 from remit.messages import Status
 from remit.redaction import Redactor, Withheld, closed, redacted
-from remit.render import Rendered, is_quick
+from remit.render import Rendered, error_words, is_quick
 from remit.run import Run
 from remit.shown import RESULT_TOKENS
+from remit.state import CallState
 from remit.supervise import Ending, Halt
 from remit.tools import Tool
 
-__all__ = ["told", "told_supplied"]
+__all__ = ["edited_words", "told", "told_of_lost_run", "told_supplied"]
 
 _SUPPLIED_SECONDS = 60.0
 """What it may take to read a result that was brought."""
@@ -105,6 +108,27 @@ async def _made(
     if cleaning is not None and cleaning.failure is not None:
         run.emit("redact_failed", {"tool": name, "error": cleaning.failure})
     return made
+
+
+def told_of_lost_run(run: Run, call: CallState, error: BaseException) -> Result:
+    """The result of a call whose run inside was begun and cannot be taken up again: what it did stands (E1).
+
+    Why is for the log: it names the run inside by its call's key, which no model sees.
+    """
+    words = error_words(error)
+    LOGGER.warning("run %s: call %s: %s", run.state.run_id, call.use.id, words)
+    return unknown("what it began cannot be taken up again now")
+
+
+def edited_words(call: CallState, tool: Tool[..., Any] | None) -> str:
+    """What the model is told where the person who approved changed the arguments (E5); `tool` is None where it is gone."""
+    decision = call.decision
+    if decision is None or decision.edit is None or not decision.approve:
+        return ""
+    edit = decision.edit
+    if tool is not None and tool.has_secrets:  # the model wrote no secret of the host's
+        edit = canonical(tool.masked(parse_json(edit)))
+    return f"[{decision.by} changed the arguments to {edit}]\n"
 
 
 class _Cleaning:

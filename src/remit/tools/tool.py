@@ -142,6 +142,8 @@ class Tool(Generic[P, R]):
     """It has no function here: a call is handed out, and whoever executes it supplies the result."""
     hidden_errors: bool
     """The model is told that the call failed, and not how."""
+    remit: str
+    """The name of the remit that it is (`Remit.as_tool`); empty for every other tool."""
     is_async: bool
     """Calling the function makes a coroutine; else it blocks and belongs in a worker."""
     wants_call: bool
@@ -187,6 +189,7 @@ class Tool(Generic[P, R]):
         self.expires = options.expires
         self.is_elsewhere = options.elsewhere
         self.hidden_errors = options.hidden_errors
+        self.remit = ""
         self.is_async = is_async(function)
         self.wants_call = call_parameter is not None
         self.computed = computed
@@ -257,6 +260,10 @@ class Tool(Generic[P, R]):
     def available_if(self, condition: Callable[[], object]) -> Tool[P, R]:
         """Under one condition more."""
         return self._changed(conditions=(*self.conditions, condition))
+
+    def running(self, remit: str) -> Tool[P, R]:
+        """As the tool that a remit of this name is: a call is a run of it."""
+        return self._changed(remit=remit)
 
     def unclaimed(self) -> Tool[P, R]:
         """Without its resources, which hold nobody back in another process: for tests that play two of them."""
@@ -489,8 +496,9 @@ class Tool(Generic[P, R]):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """Short for its schema and its effect: another one where either is another."""
-        return arguments_hash([self.parameters, self.effect.value])[:12]
+        """Short for its schema, its effect and the remit that it is: another one where any of them is another."""
+        whose = [self.remit] if self.remit else []
+        return arguments_hash([self.parameters, self.effect.value, *whose])[:12]
 
     @property
     def has_secrets(self) -> bool:
