@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from remit import (
     SqliteStore,
     Transcript,
 )
+from remit.canonical import arguments_hash
 from remit.pending import TOKENS, Policy
 from remit.remit import Runtime
 from remit.testing import ScriptedModel
@@ -172,6 +174,71 @@ def test_an_edit_has_a_key_of_its_own_and_the_model_is_told(world: World) -> Non
     asked = world.do(lambda desk: desk.outcome("r")).transcript
     assert paid.endswith(" 3")
     assert paid.split()[0] == next(r.key for m in asked for r in m.tool_results)
+
+
+def above_three(request: PolicyRequest) -> Allow | Confirm:
+    return Confirm("two people, above 3") if request.arguments["amount"] > 3 else Allow()
+
+
+def test_a_call_that_was_edited_and_is_asked_about_again_runs_as_it_was_shown(
+    world: World,
+) -> None:
+    """E5, case 67: the second person is shown the edited arguments, so these run, and the model is told of them."""
+    first = world.begin().pending[0]
+    world.approve(first.id, edit={"amount": 4})
+    (second,) = world.resume(policy=above_three).pending
+    assert json.loads(second.arguments) == {"amount": 4}
+    assert second.arguments_hash == arguments_hash({"amount": 4})
+    world.approve(second.id, arguments_hash=second.arguments_hash)
+    outcome = world.resume(policy=above_three)
+    (paid,) = world.paid
+    assert paid.endswith(" 4")
+    assert paid.split(":")[3] == arguments_hash({"amount": 4})[:16]
+    assert said(outcome) == ['[dana changed the arguments to {"amount":4}]\npaid 4']
+
+
+def test_what_was_edited_can_be_edited_again_or_refused(world: World) -> None:
+    """E5, E2: the newest arguments of the host's count, each with a key of its own; a no is a no to all of them."""
+    first = world.begin(policy=above_three).pending[0]
+    world.approve(first.id, edit={"amount": 4})
+    second = world.resume(policy=lambda _: Confirm("now two people")).pending[0]
+    world.approve(second.id, edit={"amount": 2})
+    outcome = world.resume(policy=lambda _: Confirm("now two people"))
+    assert said(outcome) == ['[dana changed the arguments to {"amount":2}]\npaid 2']
+    (paid,) = world.paid
+    assert paid.split(":")[3] == arguments_hash({"amount": 2})[:16]
+
+
+def test_a_no_to_what_was_edited_and_asked_about_again_is_a_no(world: World) -> None:
+    """E5, case 65: whoever is asked last has the last word."""
+    world.approve(world.begin().pending[0].id, edit={"amount": 4})
+    (second,) = world.resume(policy=above_three).pending
+    world.do(lambda desk: desk.decide(id=second.id, approve=False, by="sam"))
+    assert said(world.resume(policy=above_three)) == ["Refused by sam."]
+    assert world.paid == []
+
+
+def test_an_edit_covers_no_policy_that_has_changed_since(world: World) -> None:
+    """E5, case 67: a policy that words its question by the arguments is the same policy for the edited ones; a
+    stricter one is not.
+    """
+
+    def worded(request: PolicyRequest) -> Confirm:
+        return Confirm(f"pay {request.arguments['amount']}?")
+
+    first = world.begin(policy=worded).pending[0]
+    world.approve(first.id, edit={"amount": 4})
+    (second,) = world.resume(policy=above_three).pending
+    assert second.summary == "two people, above 3"
+    assert world.paid == []
+    world.approve(second.id, edit={"amount": 5})
+    (third,) = world.resume(policy=worded).pending
+    assert (third.summary, world.paid) == ("pay 5?", [])
+    world.approve(third.id, edit={"amount": 2})
+    assert said(world.resume(policy=worded)) == [
+        '[dana changed the arguments to {"amount":2}]\npaid 2'
+    ]
+    assert len(world.paid) == 1
 
 
 def test_a_token_decides_once_over_all_processes_and_a_new_one_voids_the_last(

@@ -118,6 +118,7 @@ class CallState:
         "awaits",
         "child",
         "decision",
+        "edited",
         "effect",
         "ends",
         "footprint",
@@ -126,6 +127,7 @@ class CallState:
         "key",
         "on_word",
         "proposal",
+        "proposed",
         "question",
         "recorded",
         "remit",
@@ -152,7 +154,12 @@ class CallState:
         """What is shown of its result, once it has one."""
         self.started: Started | None = None
         self.proposal: Proposed | None = None
+        self.proposed = ""
+        """The arguments that were put up for decision last: the model's, or what the host made of them before."""
         self.decision: Decided | None = None
+        self.edited: Decided | None = None
+        """The decision that put the host's own arguments in place of the model's. It stands whatever is decided
+        after it: what is proposed anew is the call as edited."""
         self.grant: Granted | None = None
         """What let it run in place of a decision. It counted when it was asked: whoever resumes asks again."""
         self.under_way = False
@@ -199,8 +206,8 @@ class CallState:
     @property
     def arguments(self) -> str:
         """The arguments that count: the host's own where it edited them."""
-        if self.decision is not None and self.decision.edit is not None:
-            return self.decision.edit
+        if self.edited is not None and self.edited.edit is not None:
+            return self.edited.edit
         return self.slot.use.arguments
 
     @property
@@ -459,6 +466,7 @@ class RunState:
             case Proposed():
                 call = self.call(row.tool_use_id)
                 call.proposal, call.decision, call.withdrawn = row, None, False
+                call.proposed = call.arguments
                 call.question = None  # its time was over, or there would be no proposal
             case Decided():
                 self._decided(row)
@@ -763,6 +771,8 @@ class RunState:
         if call is None:
             raise JournalError(f"a decision for {row.pending_id!r} finds no open call")
         call.decision, call.ask_again = row, False
+        if row.edit is not None:
+            call.edited = row
         if row.key is not None:
             call.key = call.slot.key = row.key
             call.repeats = False

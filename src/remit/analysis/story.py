@@ -69,10 +69,10 @@ class Called:
     @property
     def edit(self) -> str | None:
         """What people are shown of the arguments that somebody put in their place."""
-        decision = self.state.decision
-        if decision is None or decision.edit is None or not self.asked.shown:
-            return None if decision is None else decision.edit
-        return _edited(decision.edit, self.asked.shown)
+        edited = self.state.edited
+        if edited is None or edited.edit is None or not self.asked.shown:
+            return None if edited is None else edited.edit
+        return _edited(edited.edit, self.asked.shown)
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -80,9 +80,9 @@ class Called:
         if not self.asked.shown:
             return ()
         texts = set(_unseen(_read(self.use.arguments), _read(self.asked.shown)))
-        decision = self.state.decision
-        if decision is not None and decision.edit is not None:
-            texts |= set(_unseen(_read(decision.edit), _read(self.edit or "")))
+        edited = self.state.edited
+        if edited is not None and edited.edit is not None:
+            texts |= set(_unseen(_read(edited.edit), _read(self.edit or "")))
         return tuple(text for text in texts if len(text) >= _LEAST_SECRET)
 
     def shown(self, text: str) -> str:

@@ -14,7 +14,7 @@ from remit.state import CallState
 from remit.store.base import NewProposal
 from remit.tools import Arguments, Effect, Tool
 
-__all__ = ["approved", "propose", "wanted_by"]
+__all__ = ["approved", "edited_from", "propose", "wanted_by"]
 
 _BY_EFFECT = "effect"
 
@@ -26,11 +26,12 @@ def wanted_by(tool: Tool[..., Any], verdict: Verdict) -> str | None:
     return _BY_EFFECT if tool.effect is Effect.CONFIRM else None
 
 
-def approved(call: CallState, tool: Tool[..., Any], wanted: str) -> bool:
+def approved(call: CallState, tool: Tool[..., Any], wanted: str, *, as_edited: bool) -> bool:
     """Whether the call has an approval that covers what is wanted now.
 
     A policy that has come to want one, or words it differently, is stricter than what was approved, and a tool with
-    another schema or effect is another tool. What the person edited is approved as edited.
+    another schema or effect is another tool. What the person edited is approved as edited where the words differ
+    only because of that: `as_edited` says that of what was shown, the policy says what it said (`edited_from`).
     """
     decision, proposal = call.decision, call.proposal
     if decision is None or proposal is None or not decision.approve:
@@ -39,7 +40,19 @@ def approved(call: CallState, tool: Tool[..., Any], wanted: str) -> bool:
         return False
     if wanted in (_BY_EFFECT, proposal.wanted_by):
         return True
-    return decision.edit is not None and proposal.wanted_by != _BY_EFFECT
+    return as_edited and edited_from(call, wanted) is not None
+
+
+def edited_from(call: CallState, wanted: str | None) -> str | None:
+    """The arguments that were shown to whoever edited them and approved what the policy wants in other words now.
+
+    None where nothing hangs on them.
+    """
+    decision, proposal = call.decision, call.proposal
+    if decision is None or decision.edit is None or proposal is None or not decision.approve:
+        return None
+    others = wanted is not None and wanted not in (_BY_EFFECT, proposal.wanted_by)
+    return call.proposed if others and proposal.wanted_by != _BY_EFFECT else None
 
 
 def propose(

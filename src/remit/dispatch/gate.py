@@ -19,7 +19,7 @@ from remit.amounts import NOTHING, ZERO, Amount, Bill, Totals
 from remit.bodies import Ended
 from remit.budget import Exhausted, Reservation
 from remit.canonical import arguments_hash, canonical
-from remit.dispatch.approval import approved, propose, wanted_by
+from remit.dispatch.approval import approved, edited_from, propose, wanted_by
 from remit.dispatch.execution import Execution
 from remit.dispatch.outside import come_back, hand_out, missed, put_question
 from remit.dispatch.person import ask_person
@@ -39,7 +39,7 @@ from remit.dispatch.telling import edited_words, told, told_of_lost_run
 from remit.late import STILL_RUNNING, LateOutcome, known_late
 from remit.messages import Status
 from remit.outcome import Outcome, Reason
-from remit.pending import Allow, Confirm, PolicyRequest, Refuse, Verdict
+from remit.pending import Allow, Confirm, Policy, PolicyRequest, Refuse, Verdict
 from remit.preview import preview, preview_of
 from remit.resources import PROCESS, Path
 from remit.rows import Awaits, Ends, Settled
@@ -89,6 +89,8 @@ class Passage:
         self._verdict: Verdict = Allow()
         self._granted = False
         """A standing grant covers it."""
+        self._as_edited = False
+        """The policy says of what was shown what it said then: an edit of that is approved as edited."""
         self._reserved: Reservation | None = None
         self._execution: Execution | None = None
         self.judged: asyncio.Future[bool] | None = None
@@ -118,8 +120,7 @@ class Passage:
     @property
     def footprint(self) -> Footprint:
         """What it touches, with the arguments that count: the host may have edited them."""
-        decision = self.call.decision
-        if decision is None or decision.edit is None or not self._fits:
+        if self.call.edited is None or not self._fits:
             return self.call.footprint
         return self._tool.footprint(self._arguments.values)
 
@@ -234,28 +235,47 @@ class Passage:
         return True
 
     async def _ask_policy(self) -> None:
-        policy, run = self.run.config.policy, self.run
+        policy = self.run.config.policy
         if policy is None:
             return
+        verdict = await self._judged(policy, self._arguments)
+        if verdict is None:
+            self._stay_out()
+            return
+        self._verdict = verdict
+        if isinstance(verdict, Refuse):
+            self._settle(said(f"Refused by policy: {verdict.why}", Status.REFUSED))
+            return
+        shown = edited_from(self.call, wanted_by(self._tool, verdict))
+        if shown is not None:
+            self._as_edited = await self._says_as_before(policy, shown)
+
+    async def _says_as_before(self, policy: Policy, shown: str) -> bool:
+        """Whether the policy says of what was put up for decision what it said then."""
+        prepared, proposal = self.run.prepare(self.call.use, shown), self.call.proposal
+        if not isinstance(prepared, tuple) or proposal is None:
+            return False
+        verdict = await self._judged(policy, prepared[1])
+        return verdict is not None and wanted_by(self._tool, verdict) == proposal.wanted_by
+
+    async def _judged(self, policy: Policy, arguments: Arguments) -> Verdict | None:
+        """What the policy says of a call with these arguments; None where it did not say in time."""
         request = PolicyRequest(
             tool=self._tool.name,
-            arguments=copy.deepcopy(self._arguments.given),  # what it changes must not run
+            arguments=copy.deepcopy(arguments.given),  # what it changes must not run
             effect=self._tool.effect,
-            deps=run.deps,
-            run_id=run.state.run_id,
+            deps=self.run.deps,
+            run_id=self.run.state.run_id,
         )
         match await self._ask(lambda: policy(request), "policy"):
             case Returned(Allow() | Refuse() | Confirm() as verdict):
-                self._verdict = verdict
+                return verdict
             case Returned(other):
-                kind = type(other).__name__
-                self._verdict = Refuse(f"it returned {kind}, which is no verdict")
+                return Refuse(f"it returned {type(other).__name__}, which is no verdict")
             case Raised():
-                self._verdict = Refuse("it could not be evaluated")
+                return Refuse("it could not be evaluated")
             case None:
-                self._stay_out()
-        if isinstance(self._verdict, Refuse):
-            self._settle(said(f"Refused by policy: {self._verdict.why}", Status.REFUSED))
+                return None
 
     async def _resolve_doubt(self) -> None:
         """A body was entered under this key before; find out what came of it (E3, E4)."""
@@ -295,7 +315,9 @@ class Passage:
     def _unapproved(self) -> str | None:
         """What wants an approval that is not there; None where nothing does."""
         wanted = wanted_by(self._tool, self._verdict)
-        if wanted is None or self._granted or approved(self.call, self._tool, wanted):
+        if wanted is None or self._granted:
+            return None
+        if approved(self.call, self._tool, wanted, as_edited=self._as_edited):
             return None
         return wanted
 

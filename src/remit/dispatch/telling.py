@@ -122,13 +122,13 @@ def told_of_lost_run(run: Run, call: CallState, error: BaseException) -> Result:
 
 def edited_words(call: CallState, tool: Tool[..., Any] | None) -> str:
     """What the model is told where the person who approved changed the arguments (E5); `tool` is None where it is gone."""
-    decision = call.decision
-    if decision is None or decision.edit is None or not decision.approve:
+    decision, edited = call.decision, call.edited
+    if decision is None or not decision.approve or edited is None or edited.edit is None:
         return ""
-    edit = decision.edit
+    edit = edited.edit
     if tool is not None and tool.has_secrets:  # the model wrote no secret of the host's
         edit = canonical(tool.masked(parse_json(edit)))
-    return f"[{decision.by} changed the arguments to {edit}]\n"
+    return f"[{edited.by} changed the arguments to {edit}]\n"
 
 
 class _Cleaning:
