@@ -45,7 +45,7 @@ class World:
     def desk(self, store: SqliteStore, *, slow: Slow | None) -> Remit[Any]:
         """A program that knows nothing but the file. `slow`: what a body comes to that runs out of time."""
 
-        @remit.tool(name="pay", effect=self.effect, timeout=0.05 if slow else 60)  # pyright: ignore[reportArgumentType] - either effect
+        @remit.tool(name="pay", effect=self.effect, timeout=0.3 if slow else 60)  # pyright: ignore[reportArgumentType] - either effect
         async def pay(amount: int, call: Call[Any]) -> str:
             """Pay."""
             self.entered.append(call.key)
@@ -145,6 +145,25 @@ class World:
         assert list(self.bank) == ([key] if lands else [])
         return key
 
+    def repeated_late(self, *, found_in: tuple[str, ...], erased: str | None = None) -> None:
+        """A second run, whose repeat runs out of time as well and lands after that; `erased` is, before it does."""
+
+        async def second(desk: Remit[Any], store: SqliteStore) -> None:
+            outcome = await self.ask(desk, "second")
+            if outcome.pending:
+                outcome = await self.decide(desk, outcome)
+            assert statuses(outcome) == ["unknown", "unknown"]
+            assert len(set(keys(outcome))) == 1
+            if erased is not None:
+                await store.erase(run_id=erased)
+            self.lands.set()
+            async with asyncio.timeout(PATIENCE / 4):
+                for run_id in found_in:
+                    while not any(post.kind == "late" for post in await store.inbox(run_id)):
+                        pass
+
+        self.do(second, slow="lands")
+
 
 def keys(outcome: Outcome[Any]) -> list[str]:
     return [result.key or "" for result in results(outcome)]
@@ -172,6 +191,36 @@ def test_what_landed_late_is_the_result_of_the_repeat_in_the_next_process(
     third = world.again("third")
     assert statuses(third) == ["unknown", "ok", "ok"]
     assert len(set(keys(third))) == 2, "a later equal call is a new one"
+
+
+@pytest.mark.parametrize("effect", ["idempotent", "confirm"])
+def test_what_a_repeat_came_to_late_is_the_result_of_the_repeat_after_it(
+    tmp_path: Path, effect: str, how: str
+) -> None:
+    """E4, case 31, case 34: it goes by the key of the first call, and is looked for with the run of that one."""
+    world = World(tmp_path, effect, how)
+    key = world.left_in_doubt(lands=False)
+    world.repeated_late(found_in=("second", "first"))
+    third = world.again("third")
+    assert third.completed
+    assert statuses(third) == ["unknown", "unknown", "ok"]
+    assert keys(third) == [key, key, key]
+    assert world.entered == [key, key]
+    assert world.bank == {key: "paid 5"}
+
+
+@pytest.mark.parametrize("effect", ["idempotent", "confirm"])
+def test_a_conversation_goes_on_whose_doubt_is_a_call_of_a_run_that_was_erased(
+    tmp_path: Path, effect: str
+) -> None:
+    """E4, J6: nobody knows any more what came of it; it is done again under its key, or a person decides."""
+    world = World(tmp_path, effect, "history")
+    key = world.left_in_doubt(lands=False)
+    world.repeated_late(found_in=("second",), erased="first")
+    third = world.again("third")
+    assert keys(third)[:2] == [key, key]
+    assert third.reason is (Reason.WAITING if effect == "confirm" else Reason.COMPLETED)
+    assert set(world.entered) == {key}
 
 
 def test_an_idempotent_repeat_runs_under_the_key_of_the_first_in_the_next_process(

@@ -60,7 +60,10 @@ class StillRunning:
         return None if future is None else asyncio.wrap_future(future)
 
     def ended(self, outcome: Awaitable[LateOutcome], *, run_id: str, store: Journal) -> None:
-        """It has come to its end: tell whoever joined, and leave the outcome in the run's inbox."""
+        """It has come to its end: tell whoever joined, and leave the outcome in the run's inbox.
+
+        Of a repeat it is left with the run of the first call, too: that is where the next repeat looks.
+        """
         task = asyncio.get_running_loop().create_task(self._tell(outcome, run_id, store))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
@@ -68,7 +71,10 @@ class StillRunning:
     async def _tell(self, outcome: Awaitable[LateOutcome], run_id: str, store: Journal) -> None:
         late = await outcome
         self._resolve(late.row.key, store, late)
-        await store.post(run_id, "late", encode_row(late.row), artifacts=late.artifacts)
+        body = encode_row(late.row)
+        for told in dict.fromkeys((run_id, _run_of(late.row.key))):
+            # The first call's run may be gone by now, or in another store: then this one alone has it.
+            await store.post(told, "late", body, artifacts=late.artifacts)
 
     def asked(self, key: str, store: Journal) -> None:
         """It came to a question that nobody hears any more: whoever repeats the call asks it himself."""
@@ -81,8 +87,8 @@ class StillRunning:
 
 
 async def known_late(store: Journal, key: str) -> LateOutcome | None:
-    """The late outcome of an earlier call, if it came in. A key begins with its run's id."""
-    run_id = key.rsplit(":", 4)[0]
+    """The late outcome of an earlier call, if it came in."""
+    run_id = _run_of(key)
     for posted in await store.inbox(run_id):
         if posted.kind == "late":
             row = read_late(posted.body)
@@ -92,6 +98,11 @@ async def known_late(store: Journal, key: str) -> LateOutcome | None:
                 found = [await store.artifact(run_id, digest) for digest in digests]
                 return LateOutcome(row, tuple([each for each in found if each is not None]))
     return None
+
+
+def _run_of(key: str) -> str:
+    """The run of the first call under a key, which begins with its id."""
+    return key.rsplit(":", 4)[0]
 
 
 STILL_RUNNING: Final = StillRunning()

@@ -22,8 +22,7 @@ async def withdraw_left(store: Journal, history: Transcript) -> None:
     # What waits after it may have taken effect is told as unknown, and stands among the doubts.
     keys = {*history.pending_keys, *chain.from_iterable(history.doubts.values())}
     for run_id in {key.rsplit(":", 4)[0] for key in keys}:
-        if await store.info(run_id) is not None:
-            await _withdraw(store, run_id, keys)
+        await _withdraw(store, run_id, keys)
 
 
 async def end_inside(store: Journal, run_id: str, parent: str) -> None:
@@ -45,6 +44,9 @@ async def end_inside(store: Journal, run_id: str, parent: str) -> None:
 
 async def _withdraw(store: Journal, run_id: str, keys: Collection[str] | None) -> None:
     """Withdraw what the calls with these keys, or all calls, wait for, inside children too."""
+    info = await store.info(run_id)
+    if info is None or info.status == "ended":
+        return  # nothing of it waits, and where it was erased nothing can be read
     state = await read_state(store, run_id)
     for call in state.calls:
         if call.settled or (keys is not None and call.slot.key not in keys):
