@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import remit
-from cli_rig import ROOT, SHOP, Cli, environment, program, write_script
+from cli_rig import ROOT, SHOP, Cli, environment, home_of, program, write_script
 from remit import demo
 from remit.testing import run_virtual
 
@@ -168,6 +168,7 @@ def test_the_example_runs_as_a_program_and_on_the_command_line(tmp_path: Path) -
         "--model",
         "scripted:examples/stock.json",
         cwd=ROOT,
+        environ=home_of(tmp_path),
     )
     assert (ran.code, ran.out) == (0, f"{answer}\n")
 
