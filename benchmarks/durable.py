@@ -42,7 +42,7 @@ from remit import (
 from remit.models.base import BlockDone, Chunk, ModelRequest
 from remit.report import read_state
 from remit.store.sqlite import SqliteStore
-from remit.tools.tool import EffectName
+from remit.tools.options import EffectName
 from slow_disk import compiler, slow_disk
 
 AMPLE: Final = Limits(steps=1_000_000, tokens=10**12, seconds=86_400)

@@ -19,7 +19,8 @@ Above `schedule` and the values, below the dispatcher, which alone enters a tool
 from remit.tools.arguments import Arguments, BadArguments, near_matches
 from remit.tools.call import Call
 from remit.tools.computed import Computed, ComputedParameter, Secret
-from remit.tools.tool import Effect, Reconciler, Tool, tool
+from remit.tools.options import Effect
+from remit.tools.tool import Reconciler, Tool, tool
 from remit.tools.toolset import StaticTools, Tools, Toolset, flattened, resolve
 
 __all__ = [

@@ -17,7 +17,8 @@ from typing import Any, TypeAlias
 from remit.errors import ConfigurationError
 from remit.tools.call import Call
 from remit.tools.functions import is_async, unwrapped
-from remit.tools.tool import Effect, Tool
+from remit.tools.options import Effect
+from remit.tools.tool import Tool
 from remit.tools.toolset import Tools, flattened
 
 __all__ = ["Invocation", "Proceed", "ToolWrapper", "filter", "prefix", "wrap_tools"]

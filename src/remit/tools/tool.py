@@ -2,8 +2,8 @@
 
 `@tool` and `Tool.from_schema` check everything that can be checked before a run. A `Tool` reads
 arguments, says what a call touches and binds arguments to its function; it never calls the function
-for the loop. Only the dispatcher, above, enters a body. Signatures are read in `signature`,
-arguments in `arguments`.
+for the loop. Only the dispatcher, above, enters a body. Options are read in `options`, signatures in
+`signature`, arguments in `arguments`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,13 @@ import copy
 import functools
 import inspect
 import json
-import re
-import string
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
-from enum import Enum, StrEnum
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeAlias, TypeVar, cast, overload
+from decimal import Decimal
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast, overload
 
-from remit.canonical import arguments_hash, canonical
+from remit.canonical import arguments_hash
 from remit.errors import ConfigurationError
-from remit.excerpt import MIN_RESULT_TOKENS
 from remit.models.base import ToolSpec
 from remit.preview import MASK
 from remit.schedule import Footprint
@@ -42,9 +38,21 @@ from remit.tools.functions import (
     names_around,
     required_parameters,
 )
+from remit.tools.options import (
+    EFFECT_MISSING,
+    Effect,
+    EffectName,
+    Options,
+    check_description,
+    check_function,
+    check_tool_name,
+    name_of,
+    read_options,
+)
+from remit.tools.resource_names import resource_names
 from remit.tools.schema import own_schema, published
 
-__all__ = ["Effect", "EffectName", "Reconciler", "Tool", "handing_in", "tool"]
+__all__ = ["Reconciler", "Tool", "handing_in", "tool"]
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -54,27 +62,8 @@ Self_ = TypeVar("Self_")
 Summary = TypeVar("Summary", bound=Callable[..., str])
 Reconcile = TypeVar("Reconcile", bound=Callable[..., Any])
 
-DEFAULT_EXPIRES = 86_400.0
-"""Seconds for which an approval is waited for: a day."""
-_CENTURY = 36_525 * 86_400.0
-"""Seconds; the calendar ends not far beyond."""
-_MAX_NAME_CHARS = 128
 _MAX_SUMMARY_CHARS = 1_000
 _MAX_VALUE_CHARS = 200
-
-
-class Effect(StrEnum):
-    """What running a tool twice would do."""
-
-    READ = "read"
-    """Nothing: it may run again freely."""
-    IDEMPOTENT = "idempotent"
-    """Nothing more than running it once, as long as the key is the same."""
-    CONFIRM = "confirm"
-    """Harm: it runs once, after a recorded approval."""
-
-
-EffectName: TypeAlias = Effect | Literal["read", "idempotent", "confirm"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,26 +77,6 @@ class Reconciler:
     def bind(self, key: str) -> Callable[[], Any]:
         """What to call for this key: gives the result, None where nobody knows, or a coroutine."""
         return functools.partial(self.fn, key) if self.takes_key else self.fn
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
-    """What an author declares, checked; the fields are documented on `Tool`."""
-
-    effect: Effect
-    timeout: float
-    retries: int
-    resource: tuple[str, ...] | None
-    deterministic: bool
-    polling: bool
-    eager: bool
-    ends_run: bool
-    max_result_tokens: int
-    usd: Decimal
-    tokens: int
-    expires: float
-    hidden_errors: bool
-    elsewhere: bool = False
 
 
 class Tool(Generic[P, R]):
@@ -163,7 +132,7 @@ class Tool(Generic[P, R]):
         *,
         name: str,
         description: str,
-        options: _Options,
+        options: Options,
         parameters: dict[str, Any],
         reader: ArgumentsReader,
         computed: tuple[ComputedParameter, ...],
@@ -205,7 +174,7 @@ class Tool(Generic[P, R]):
         self._summary: Callable[..., str] | None = None
         self._summary_parameters: tuple[str, ...] = ()
         self._computes_async = any(each.is_async for each in computed)
-        self._resources = _resources(name, options.resource, parameters)
+        self._resources = resource_names(name, options.resource, parameters)
         writes = options.effect is not Effect.READ
         self._footprint = Footprint(writes, options.resource)
 
@@ -241,7 +210,7 @@ class Tool(Generic[P, R]):
 
     def renamed(self, name: str) -> Tool[P, R]:
         """Under another name. Errors: `ConfigurationError` for one that no model takes."""
-        _check_name(name)
+        check_tool_name(name)
         spec = ToolSpec(name, self.description, self.parameters)
         return self._changed(name=name, spec=spec, _reader=self._reader.named(name))
 
@@ -302,9 +271,9 @@ class Tool(Generic[P, R]):
         holds its digits, else a `Decimal`; defaults in the schema are the handler's business.
         Errors: `ConfigurationError` for a schema that cannot be compiled or points outside of itself.
         """
-        _check_name(name)
-        _check_description(name, description)
-        _check_function(f"the handler of tool {name!r}", handler)
+        check_tool_name(name)
+        check_description(name, description)
+        check_function(f"the handler of tool {name!r}", handler)
         from remit.tools.own_schema import OwnSchemaReader
         from remit.tools.signature import read_handler
 
@@ -313,7 +282,7 @@ class Tool(Generic[P, R]):
             handler,
             name=name,
             description=description,
-            options=_options(
+            options=read_options(
                 name,
                 effect=effect,
                 timeout=timeout,
@@ -361,8 +330,8 @@ class Tool(Generic[P, R]):
         the way to there. The other options are those of `@tool`.
         Errors: `ConfigurationError`, as `from_schema`.
         """
-        _check_name(name)
-        _check_description(name, description)
+        check_tool_name(name)
+        check_description(name, description)
         from remit.tools.own_schema import OwnSchemaReader
 
         def not_here(**_: Any) -> Any:
@@ -373,7 +342,7 @@ class Tool(Generic[P, R]):
             not_here,
             name=name,
             description=description,
-            options=_options(
+            options=read_options(
                 name,
                 effect=effect,
                 timeout=timeout,
@@ -404,7 +373,7 @@ class Tool(Generic[P, R]):
 
         The function takes any of the tool's parameters that the model fills, by name, and returns text.
         """
-        _check_function(f"the summary of tool {self.name!r}", function)
+        check_function(f"the summary of tool {self.name!r}", function)
         parameters = tuple(named_parameters(function))
         unknown = [each for each in parameters if each not in self.parameters["properties"]]
         if unknown:
@@ -431,7 +400,7 @@ class Tool(Generic[P, R]):
                 f"tool {self.name!r} has effect {self.effect.value!r}: in doubt it is run again, so "
                 'nothing asks its reconcile function. That is for effect="confirm"'
             )
-        _check_function(f"the reconcile function of tool {self.name!r}", function)
+        check_function(f"the reconcile function of tool {self.name!r}", function)
         if len(required_parameters(function)) > 1:
             raise ConfigurationError(
                 f"the reconcile function of tool {self.name!r} takes the key of the call or nothing"
@@ -586,19 +555,19 @@ def tool(
     Errors: `ConfigurationError`, saying what to change.
     """
     if function is not None:
-        raise ConfigurationError(_EFFECT_MISSING.format(getattr(function, "__name__", "a tool")))
+        raise ConfigurationError(EFFECT_MISSING.format(getattr(function, "__name__", "a tool")))
     local_names = names_around(inspect.currentframe())
 
     def decorate(function: Callable[P, R]) -> Tool[P, R]:
-        tool_name = _name_of(function) if name is None else name
-        _check_name(tool_name)
-        _check_description(tool_name, description)
+        tool_name = name_of(function) if name is None else name
+        check_tool_name(tool_name)
+        check_description(tool_name, description)
         if isinstance(function, classmethod):
             raise ConfigurationError(
                 f"tool {tool_name!r} is a classmethod; make a tool of the bound method: "
                 f"remit.tool(effect=...)(TheClass.{tool_name})"
             )
-        options = _options(
+        options = read_options(
             tool_name,
             effect=effect,
             timeout=timeout,
@@ -641,7 +610,7 @@ def handing_in(
     def entered(_: dict[str, Any]) -> None:
         raise RuntimeError(f"{name} is read, and never entered")
 
-    options = _options(
+    options = read_options(
         name,
         effect=Effect.READ,
         timeout=60,
@@ -668,220 +637,6 @@ def handing_in(
         call_parameter=None,
         takes_dict=True,
     )
-
-
-# --- checks --------------------------------------------------------------------------------------
-
-_EFFECT_MISSING = (
-    "{} needs an effect: what would running it twice do? Write @remit.tool(effect=...) with\n"
-    '  "read"        it changes nothing, and may run again freely\n'
-    '  "idempotent"  running it again with the same call.key does nothing more than running it once\n'
-    '  "confirm"     running it twice does harm: it runs once, after somebody has approved the call'
-)
-
-
-def _options(
-    name: str,
-    *,
-    effect: EffectName | None,
-    timeout: float,
-    retries: int,
-    resource: str | Sequence[str] | None,
-    deterministic: bool,
-    polling: bool,
-    eager: bool,
-    ends_run: bool,
-    max_result_tokens: int,
-    usd: Decimal | float | str,
-    tokens: int,
-    expires: float | None,
-    errors: Literal["shown", "hidden"],
-    elsewhere: bool = False,
-) -> _Options:
-    """Read the options. Errors: `ConfigurationError` for the first that cannot be."""
-    if effect is None:
-        raise ConfigurationError(_EFFECT_MISSING.format(f"tool {name!r}"))
-
-    def refuse_unless(good: bool, text: str) -> None:
-        if not good:
-            raise ConfigurationError(f"tool {name!r}: {text}")
-
-    refuse_unless(
-        effect in tuple(Effect),
-        f"effect={effect!r} is none of " + ", ".join(repr(each.value) for each in Effect),
-    )
-    kind = Effect(effect)
-    refuse_unless(_is_duration(timeout), f"timeout={timeout!r} is no positive number of seconds")
-    refuse_unless(_is_count(retries), f"retries={retries!r} is no whole number from 0 on")
-    refuse_unless(
-        retries == 0 or kind is not Effect.CONFIRM,
-        'retries are for effect="read" and "idempotent"; a "confirm" tool runs once per approval',
-    )
-    refuse_unless(
-        not deterministic or kind is Effect.READ, 'deterministic=True is for effect="read" only'
-    )
-    refuse_unless(
-        _is_count(max_result_tokens) and max_result_tokens >= MIN_RESULT_TOKENS,
-        f"max_result_tokens={max_result_tokens!r} shows nothing useful; give at least "
-        f"{MIN_RESULT_TOKENS}",
-    )
-    refuse_unless(_is_count(tokens), f"tokens={tokens!r} is no whole number from 0 on")
-    refuse_unless(
-        expires is None or elsewhere or kind is Effect.CONFIRM,
-        'expires is for effect="confirm": nothing else waits for an approval',
-    )
-    lifetime = DEFAULT_EXPIRES if expires is None else expires
-    refuse_unless(
-        _is_duration(lifetime),
-        f"expires={expires!r} is no positive number of seconds, at most a century",
-    )
-    refuse_unless(
-        errors in ("shown", "hidden"), f'errors={errors!r} is neither "shown" nor "hidden"'
-    )
-    try:
-        price = Decimal(str(usd))
-    except InvalidOperation:
-        price = Decimal("NaN")
-    refuse_unless(price.is_finite() and price >= 0, f"usd={usd} is no amount of US dollars")
-    return _Options(
-        effect=kind,
-        timeout=float(timeout),
-        retries=retries,
-        resource=_templates(name, resource),
-        deterministic=deterministic,
-        polling=polling,
-        eager=eager,
-        ends_run=ends_run,
-        max_result_tokens=max_result_tokens,
-        usd=price,
-        tokens=tokens,
-        expires=float(lifetime),
-        hidden_errors=errors == "hidden",
-        elsewhere=elsewhere,
-    )
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _is_duration(value: object) -> bool:
-    """Whether it is a number of seconds that the clock and the calendar can hold."""
-    return type(value) in (int, float) and 0 < cast("float", value) <= _CENTURY
-
-
-def _name_of(function: Callable[..., Any]) -> str:
-    inner: Any = function
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    if not hasattr(inner, "__name__"):
-        raise ConfigurationError(
-            f"{function!r} has no name of its own; write @remit.tool(name=...)"
-        )
-    return inner.__name__
-
-
-def _check_name(name: object) -> None:
-    """What a wire has no letters for gets an alias there; what people cannot read is refused here."""
-    if (
-        not isinstance(name, str)
-        or not 0 < len(name) <= _MAX_NAME_CHARS
-        or not name.isprintable()
-        or name != name.strip()
-        or name == "<lambda>"
-    ):
-        suggestion = re.sub(r"[^A-Za-z0-9_-]+", "_", str(name)).strip("_")[:64] or "my_tool"
-        raise ConfigurationError(
-            f"{name!r} is no name for a tool: it is 1 to {_MAX_NAME_CHARS} characters of one printable line. "
-            f"Write name={suggestion!r}"
-        )
-
-
-def _check_description(name: str, description: object) -> None:
-    if not isinstance(description, str | None):
-        raise ConfigurationError(f"tool {name!r}: description={description!r} is no text")
-
-
-def _check_function(what: str, function: object) -> None:
-    if not callable(function):
-        raise ConfigurationError(f"{what} is {function!r}: it takes a function")
-
-
-# --- resources -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Resource:
-    """The name of a resource, with places for arguments."""
-
-    template: str
-    defaults: Mapping[str, Any]
-    """The parameters that it names, with the default of each; None for those always given."""
-
-    def fill(self, arguments: Mapping[str, Any]) -> str:
-        return self.template.format_map(
-            {name: _plain(arguments.get(name, default)) for name, default in self.defaults.items()}
-        )
-
-
-def _templates(tool_name: str, resource: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    if resource is None:
-        return None
-    given = (resource,) if isinstance(resource, str) else resource
-    if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
-        raise ConfigurationError(
-            f"tool {tool_name!r}: resource={resource!r} is no text and no list of texts"
-        )
-    return tuple(given)
-
-
-def _resources(
-    tool_name: str, templates: tuple[str, ...] | None, parameters: Mapping[str, Any]
-) -> tuple[_Resource, ...]:
-    """The templates, or nothing if none of them depends on the arguments."""
-    resources = [_resource(tool_name, each, parameters) for each in templates or ()]
-    return tuple(resources) if any(each.defaults for each in resources) else ()
-
-
-def _resource(tool_name: str, template: str, parameters: Mapping[str, Any]) -> _Resource:
-    where = f"tool {tool_name!r}: resource {template!r}"
-    properties: Mapping[str, Any] = parameters["properties"]
-    defaults: dict[str, Any] = {}
-    try:
-        parts = list(string.Formatter().parse(template))
-    except ValueError as error:
-        raise ConfigurationError(f"{where} is no template: {error}") from error
-    for _, name, form, conversion in parts:
-        if name is None:
-            continue
-        if form or conversion or name not in properties:
-            raise ConfigurationError(
-                f"{where} names {name!r}: a placeholder is the bare name of a parameter that the "
-                f"model fills ({', '.join(properties) or 'there is none'})"
-            )
-        if name not in parameters.get("required", ()) and "default" not in properties[name]:
-            raise ConfigurationError(
-                f"{where} names {name!r}, which a call may leave out; make it required or give it a "
-                "default"
-            )
-        defaults[name] = properties[name].get("default")
-    return _Resource(template, defaults)
-
-
-def _plain(value: Any) -> str:
-    """A value as a part of a name; equal values give equal text."""
-    match value:
-        case Enum():
-            return _plain(value.value)
-        case str():
-            return value
-        case bool() | int() | float() | Decimal() | None | list() | dict():
-            return canonical(value)
-        case _:
-            return str(value)
-
-
-# --- small parts ---------------------------------------------------------------------------------
 
 
 def _bound(function: Callable[..., Any], instance: object) -> Callable[..., Any]:
