@@ -26,8 +26,8 @@ from remit.canonical import encode
 from remit.errors import JournalError
 from remit.hearing import _EARS, LOOK_SECONDS
 from remit.models.scripted import ScriptedModel
+from remit.posts import write_decision
 from remit.rows import Proposed, decode_row
-from remit.run import write_decision
 from remit.store.base import Held, Lease, StoredRow, Superseded
 from remit.testing import VirtualLoop, run_virtual
 

@@ -55,10 +55,10 @@ from remit.pending import (
     mint_token,
     token_hash,
 )
+from remit.posts import write_decision, write_supply
 from remit.redaction import WITHHELD, Redactor, Withheld, closed, redacted_json
 from remit.render import is_quick
 from remit.report import read_state
-from remit.run import write_decision, write_supply
 from remit.store.base import Journal, wrong_kind
 from remit.store.grants import Grant
 from remit.store.names import store_named

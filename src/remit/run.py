@@ -26,7 +26,6 @@ from remit.clock import RunClock, median
 from remit.config import Config
 from remit.current import Frame
 from remit.elide import Elision, Window, choose
-from remit.errors import JournalError
 from remit.events import Event, EventKind, Listener
 from remit.excerpt import chars_of
 from remit.guards import Guards
@@ -37,6 +36,7 @@ from remit.occupancy import fixed_tokens, what_fills
 from remit.outcome import Reason
 from remit.pending import AnswerCallback, ConfirmCallback, Decision, PendingKind
 from remit.plan import Room
+from remit.posts import pending_id_of, read_decision, read_supply
 from remit.preview import MASK
 from remit.quote import CLOSING_OUTPUT, OUTPUT_FLOOR, Quote, quote, worst_case
 from remit.record import Record
@@ -75,8 +75,6 @@ __all__ = [
     "Prepared",
     "Run",
     "limit_of",
-    "write_decision",
-    "write_supply",
 ]
 
 LIMIT_REASONS = {
@@ -150,9 +148,9 @@ class Run:
         self.frame = frame
         self.listeners = tuple(listeners)
         self.again = False
+        """It was taken up again, perhaps with another model, and nothing was asked since."""
         self.changed: Mapping[str, tuple[str, ...]] = {}
         """What is different from when the run was last at work."""
-        """It was taken up again, perhaps with another model, and nothing was asked since."""
         self.loop = asyncio.get_running_loop()
         self.redact = both(config.redact, None if frame is None else frame.redact)
         """What is applied to the texts of tools: this remit's own, then that of the call around it."""
@@ -473,7 +471,7 @@ class Run:
             if posted.kind == "cancel":
                 self._cancel(posted)
             elif posted.kind in ("decision", "supply", "withdraw"):
-                call = self.state.waiting_for(_pending_id(posted.body))
+                call = self.state.waiting_for(pending_id_of(posted.body))
                 if call is not None and call.on_word is not None:
                     call.on_word()
 
@@ -489,11 +487,11 @@ class Run:
             case "input":
                 self.queue.append(content_from_json(decode(posted.body)))
             case "decision":
-                self.decide(*_read_decision(posted.body))
+                self.decide(*read_decision(posted.body))
             case "supply":
-                self.supply(_read_supply(posted.body))
+                self.supply(read_supply(posted.body))
             case "withdraw":
-                pending_id = _pending_id(posted.body)
+                pending_id = pending_id_of(posted.body)
                 if self.state.waiting_for(pending_id) is not None:
                     self.record.write(Withdrawn(pending_id))
             case "late":
@@ -740,53 +738,6 @@ def _is_used_up(left: Left) -> bool:
 def limit_of(refused: Exhausted) -> Limit:
     """Which limit a refused reservation ran into, and whose."""
     return Limit(LIMIT_REASONS[refused.dimension], refused.whose)
-
-
-def write_decision(decision: Decision) -> bytes:
-    """The bytes of a decision in the store."""
-    return encode(
-        {
-            "approve": decision.approve,
-            "by": decision.by,
-            "note": decision.note,
-            "edit": None if decision.edit is None else dict(decision.edit),
-        }
-    )
-
-
-def write_supply(value: str, *, is_error: bool, by: str) -> bytes:
-    """The bytes of what is supplied, in the store; `value` is JSON."""
-    return encode({"value": value, "is_error": is_error, "by": by})
-
-
-def _pending_id(body: bytes) -> str:
-    """What a post is about that decides, supplies or withdraws. Errors: `JournalError`."""
-    head, _, _ = body.partition(b"\n")
-    try:
-        return decode(head)["pending_id"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise JournalError(f"a post cannot be read: {error}") from error
-
-
-def _read_supply(body: bytes) -> Supplied:
-    """What was supplied, as it was posted. Errors: `JournalError`."""
-    head, _, tail = body.partition(b"\n")
-    try:
-        return Supplied(decode(head)["pending_id"], **decode(tail))
-    except (KeyError, TypeError, ValueError) as error:
-        raise JournalError(f"what was supplied cannot be read: {error}") from error
-
-
-def _read_decision(body: bytes) -> tuple[str, Decision]:
-    """A posted decision and the pending it is for. Errors: `JournalError`."""
-    head, _, tail = body.partition(b"\n")
-    try:
-        value = decode(tail)
-        return decode(head)["pending_id"], Decision(
-            value["approve"], value["by"], value["note"], value["edit"]
-        )
-    except (KeyError, ValueError) as error:
-        raise JournalError(f"a decision cannot be read: {error}") from error
 
 
 def _read(tool: Tool[..., Any], arguments: str) -> Prepared:

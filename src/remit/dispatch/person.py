@@ -14,10 +14,11 @@ from remit.errors import ConfigurationError, DecisionError, PutOff
 from remit.events import EventKind
 from remit.log import LOGGER
 from remit.pending import TOKENS, Decision, Pending
+from remit.posts import write_decision, write_supply
 from remit.preview import masking, preview
 from remit.render import error_words
 from remit.rows import HandedOut, Proposed, Questioned
-from remit.run import Run, write_decision, write_supply
+from remit.run import Run
 from remit.state import CallState
 from remit.supervise import Ending, Raised, Returned, arrived, contained, give_up
 from remit.tools import Arguments, Tool
