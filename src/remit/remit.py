@@ -21,7 +21,6 @@ from typing_extensions import TypeForm, TypeVar
 from remit import activation
 from remit.activation import Activation, Host, Request
 from remit.artifacts import Artifact, digest_of
-from remit.canonical import json_text
 from remit.checks import (
     check_model,
     check_name,
@@ -32,7 +31,8 @@ from remit.checks import (
 )
 from remit.config import GRACE_SECONDS, Config, Instructions, Note, StopWhen, shown_tools
 from remit.current import CURRENT, Frame
-from remit.errors import ConfigurationError, DecisionError
+from remit.deciding import decide, new_token, refuse_inside, supply
+from remit.errors import ConfigurationError
 from remit.events import Listener
 from remit.explained import explained
 from remit.granting import grants_of, new_grant
@@ -45,25 +45,17 @@ from remit.models.opening import check_ready, opened
 from remit.outcome import Outcome
 from remit.paging import with_reading
 from remit.pending import (
-    TOKENS,
     AnswerCallback,
     ConfirmCallback,
     Decision,
     Guard,
     Policy,
-    keep_token,
-    mint_token,
-    token_hash,
 )
-from remit.posts import write_decision, write_supply
-from remit.redaction import WITHHELD, Redactor, Withheld, closed, redacted_json
-from remit.render import is_quick
-from remit.report import read_state
-from remit.store.base import Journal, wrong_kind
+from remit.redaction import Redactor
+from remit.store.base import Journal
 from remit.store.grants import Grant
 from remit.store.names import store_named
 from remit.tools import Call, Tool, Tools, resolve
-from remit.tools.question import fitting
 from remit.transcript import Transcript
 from remit.workers import ThreadWorkers, Workers
 
@@ -80,8 +72,6 @@ Prompt = str | ResultContent | tuple[ResultContent, ...]
 
 _WORKERS: Final = ThreadWorkers()
 """The blocking functions of this process run here; no thread is started before the first."""
-_REASON: Final = {"type": "string"}
-"""The schema of why a question is not answered."""
 
 
 def _utc_now() -> datetime:
@@ -470,19 +460,11 @@ class Remit(Generic[Deps, Out_co]):
         is told; `note` goes with a refusal.
         Errors: `DecisionError`; `ConfigurationError` inside a tool body: what the model can reach decides nothing.
         """
-        _refuse_inside("nothing is decided")
-        if (token is None) == (id is None):
-            raise ConfigurationError("name the proposal by its token or by id=, not both")
-        if not isinstance(token, str | None):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
-            raise ConfigurationError("a token is the text in Pending.token")
-        run_id = await self.store.decide(
-            token_hash=None if token is None else token_hash(token),
-            pending_id=id,
-            arguments_hash=arguments_hash,
-            decision=write_decision(Decision(approve, by, note, edit)),
-            now=self.runtime.now(),
+        refuse_inside("nothing is decided")
+        decision = Decision(approve, by, note, edit)
+        run_id = await decide(
+            self.store, token, decision, id, arguments_hash=arguments_hash, now=self.runtime.now()
         )
-        _forget_token(token, id)
         return await activation.outermost(self.store, run_id)
 
     async def supply(
@@ -497,47 +479,23 @@ class Remit(Generic[Deps, Out_co]):
         Errors: `ConfigurationError` for what does not fit, with nothing recorded, and inside a tool body;
         `DecisionError`.
         """
-        _refuse_inside("nothing is supplied")
-        if not (isinstance(by, str) and by):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
-            raise ConfigurationError("by= names whoever supplies it")
-        known = await self.store.proposal(pending_id)
-        if known is None:
-            raise DecisionError("unknown", "nothing of this id is waited for")
-        if known.kind == "approval":
-            raise wrong_kind(known.kind)
-        schema: Mapping[str, Any] | None = None
-        if known.kind == "input":
-            asked = (await read_state(self.store, known.run_id)).asked(pending_id)
-            schema = _REASON if is_error else asked
-        text = await self._fitting(value, schema)
-        if known.kind == "result" and self.redact is not None:
-            text, is_error = await self._redacted(text, self.redact, is_error=is_error)
-        supplied = write_supply(text, is_error=is_error, by=by)
-        run_id = await self.store.decide(
-            pending_id=pending_id, kind=known.kind, decision=supplied, now=self.runtime.now()
+        refuse_inside("nothing is supplied")
+        run_id = await supply(
+            self.store,
+            pending_id,
+            value,
+            is_error=is_error,
+            by=by,
+            redact=self.redact,
+            workers=self.runtime.workers,
+            now=self.runtime.now(),
         )
         return await activation.outermost(self.store, run_id)
 
-    async def _redacted(self, result: str, redact: Redactor, *, is_error: bool) -> tuple[str, bool]:
-        """What a call came to elsewhere, as it may be recorded, and whether it is an error; JSON."""
-        made = await self.runtime.workers.submit(
-            lambda: closed(lambda: redacted_json(result, redact))
-        )
-        return (json_text(WITHHELD), True) if isinstance(made, Withheld) else (made, is_error)
-
-    async def _fitting(self, value: Any, schema: Mapping[str, Any] | None) -> str:
-        """What is supplied, as JSON; a large value is read in a worker. Errors: `ConfigurationError`."""
-        if is_quick(value):
-            return fitting(value, schema)
-        return await self.runtime.workers.submit(lambda: fitting(value, schema))
-
     async def new_token(self, id: str) -> str:  # noqa: A002 - the field's name
         """Mint a token for an open proposal; the last one is void. Errors: `DecisionError`."""
-        _refuse_inside("no token is minted")
-        token = mint_token()
-        await self.store.renew(id, token_hash(token))
-        keep_token(id, token)
-        return token
+        refuse_inside("no token is minted")
+        return await new_token(self.store, id)
 
     async def grant(
         self,
@@ -556,7 +514,7 @@ class Remit(Generic[Deps, Out_co]):
         It stands where an approval would; a policy that refuses refuses all the same.
         Errors: `ConfigurationError`; inside a tool body too: what the model can reach grants nothing.
         """
-        _refuse_inside("nothing is granted")
+        refuse_inside("nothing is granted")
         new = new_grant(
             self.name,
             self._config.tools,
@@ -581,7 +539,7 @@ class Remit(Generic[Deps, Out_co]):
 
         Errors: `ConfigurationError` inside a tool body.
         """
-        _refuse_inside("no grant is revoked")
+        refuse_inside("no grant is revoked")
         return await grants_of(self.store).revoke_grant(grant_id, at=self.runtime.now())
 
     # Deriving
@@ -747,22 +705,10 @@ def _read_output(output: Any, tools: Mapping[str, Tool[..., Any]]) -> OutputSpec
     return spec
 
 
-def _refuse_inside(what: str) -> None:
-    """What the model can reach has no say in what its runs wait for. Errors: `ConfigurationError`."""
-    if CURRENT.get() is not None:
-        raise ConfigurationError(f"{what} inside a tool body")
-
-
 def _check_runtime(runtime: object) -> None:
     """Errors: `ConfigurationError`."""
     if not isinstance(runtime, Runtime):
         raise ConfigurationError("runtime= takes a remit.Runtime; leave it out for the real one")
-
-
-def _forget_token(token: str | None, pending_id: str | None) -> None:
-    for known, value in list(TOKENS.items()):
-        if known == pending_id or value == token:
-            TOKENS.pop(known, None)
 
 
 def _in_sync(work: Coroutine[Any, Any, T]) -> T:
