@@ -743,12 +743,13 @@ def test_a_document_is_json_whatever_can_be_written(tmp_path: Path, encoding: st
     assert json.loads(ended.stdout.decode(encoding))["text"] == NASTY
 
 
-def test_a_document_on_a_terminal_does_not_act(tmp_path: Path) -> None:
-    """It is the same document all the same."""
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_document_does_not_act_on_a_terminal_that_shows_it(is_terminal: bool) -> None:
+    """U6: nor where it was piped, into a pager or a log; it is the same document all the same."""
 
     class Window(io.StringIO):
         def isatty(self) -> bool:
-            return True
+            return is_terminal
 
     window = Window()
     write_document({"v": 1, "text": NASTY}, window)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +28,7 @@ from remit.models.scripted import ScriptedModel
 from remit.store.base import Lease, NewRow, NewRun, Predecessor, RunStatus
 from remit.store.directory import RunQuery
 from remit.store.keeping import Finding, Keeping, Pruned
-from remit.store.sqlite import SqliteStore, keeping
+from remit.store.sqlite import SqliteStore, checking, keeping
 from remit.store.sqlite.files import INLINE_BYTES
 from remit.store.sqlite.schema import _FIRST, APPLICATION_ID
 
@@ -431,6 +432,55 @@ def test_an_erasure_that_was_cut_off_is_found_and_finished(store: SqliteStore) -
     asyncio.run(main())
 
 
+def test_an_erasure_that_is_at_work_is_not_told_as_cut_off(store: SqliteStore, path: Path) -> None:
+    """J6, J8: what it has not swept yet is on its way out; what nobody sweeps is told, and nothing else."""
+    kept = Artifact.of(b"kept", "text/plain")
+
+    async def main() -> None:
+        await end(store, "r", SECRET.encode(), artifacts=(kept,))
+        await store._do(
+            lambda c: c.execute("update remit_run set erased_at = 1 where run_id = 'r'")
+        )
+        await store._do(lambda c: c.execute("delete from remit_holding"))
+
+    asyncio.run(main())
+    sweeps = [
+        "delete from remit_payload where run_id = 'r' and seq = 0",
+        "delete from remit_artifact",
+        "delete from remit_payload",
+    ]
+    for swept, left in ((sweeps[:1], [1, None]), (sweeps[1:], [])):
+        going = iter(swept)
+
+        def pause(going: Iterator[str] = going) -> None:
+            for statement in islice(going, 1):
+                asyncio.run(store._do(lambda c, it=statement: c.execute(it)))
+
+        found = list(checking.findings(path, store._chain, store._files, pause))
+        assert [each.seq for each in found] == left
+        assert all("erase or prune again" in each.what for each in found)
+
+
+def test_a_file_that_goes_before_its_name_is_not_told_as_lost(
+    store: SqliteStore, path: Path
+) -> None:
+    """J6, J8: it is removed inside the transaction that removes its name; one that somebody holds is."""
+    large = Artifact.of(bytes(INLINE_BYTES + 1), "text/plain")
+    asyncio.run(end(store, "r", artifacts=(large,)))
+    store._files.remove(large.digest)
+    [lost] = asyncio.run(store.check())
+    assert (lost.run_id, "cannot be read" in lost.what) == ("r", True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as sweeping:
+        sweeping.execute("delete from remit_holding")
+        sweeping.execute("begin immediate")
+        sweeping.execute("delete from remit_artifact")
+
+        def pause() -> None:
+            sweeping.execute("commit")
+
+        assert list(checking.findings(path, store._chain, store._files, pause)) == []
+
+
 DYING = """
 import os, sqlite3, sys, time
 from pathlib import Path
@@ -781,6 +831,25 @@ def test_the_check_knows_the_key_and_needs_nobody_to_stop(
             await SqliteStore(path).check()
 
     asyncio.run(main())
+
+
+def test_a_store_that_somebody_holds_is_not_told_as_damaged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """J8: the last one out writes the log back and holds the file meanwhile; nothing was looked at then, nor found."""
+    monkeypatch.setattr("remit.store.sqlite.checking._BUSY_SECONDS", 0.05)
+    store, _, _ = kept_store(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("pragma locking_mode = exclusive")
+        for logged in (True, False):
+            holder.execute("insert or replace into remit_worker values ('w', '', 0)")
+            if not logged:
+                holder.execute("pragma wal_checkpoint(truncate)")
+            assert (path.with_name(f"{path.name}-wal").stat().st_size > 0) == logged
+            for look in (store.check, store.stock):
+                with pytest.raises(JournalError, match="try again"):
+                    asyncio.run(look())
+    assert found_by(store) == []
 
 
 # Copying

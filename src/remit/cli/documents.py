@@ -49,10 +49,12 @@ def answer_of(outcome: Outcome[Any], remit: Remit[Any, Any]) -> str:
 
 
 def write_document(document: Mapping[str, Any], stream: TextIO) -> None:
-    """One line of JSON for a program; indented for a person on a terminal."""
+    """One line of JSON for a program; indented for a person on a terminal.
+
+    What is piped may yet be shown by a terminal, a page at a time or out of a log: it obeys nothing either way.
+    """
     text = encode(document).decode()
-    if stream.isatty():
-        text = harmless(msgspec.json.format(text, indent=2))
+    text = harmless(msgspec.json.format(text, indent=2) if stream.isatty() else text)
     try:
         text.encode(stream.encoding or "utf-8")
     except (
@@ -68,6 +70,8 @@ _UNUSUAL: Final = re.compile(r"[^\x20-\x7e\n]")
 
 def harmless(text: str) -> str:
     """The same JSON, with everything escaped that would act on a terminal, or hide there."""
+    if visible(text) == text:
+        return text
     shown = _UNUSUAL.sub(lambda it: it[0] if visible(it[0]) == it[0] else _escaped(it), text)
     return shown if visible(shown) == shown else _UNUSUAL.sub(_escaped, text)
 

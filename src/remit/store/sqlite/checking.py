@@ -1,7 +1,9 @@
 """Whether a store still says what was written to it: every run's chain, every artifact, and the file itself.
 
 It only reads, on a connection of its own, beside whoever writes: one short transaction for each run, so that the log
-is not held back. What is found is told as values, and nothing that stands in the file is taken for granted.
+is not held back. What is found is told as values, and nothing that stands in the file is taken for granted. That
+it cannot be looked at now, because somebody holds the whole file, is an error and no finding: it says nothing of
+what is written. What an erasure or a pruning has not come to yet is one only if nobody is at it.
 """
 
 from __future__ import annotations
@@ -24,11 +26,16 @@ from remit.store.sqlite.schema import VERSION, check
 
 __all__ = ["findings", "reading", "stock"]
 
-_BUSY_SECONDS: Final = 5.0
+_BUSY_SECONDS: Final = 15.0
+"""How long one that is held is waited for. Longer than writers wait: under load, the last one out writes its log back."""
 _MOST_OF_THE_FILE: Final = 20
 """Complaints of SQLite about the file itself that are told."""
 _DAMAGE: Final = (sqlite3.Error, UnicodeDecodeError)
 """What a damaged file raises: the binding cannot even read out SQLite's complaint where that quotes broken text."""
+_HELD: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+"""What a sound file raises that others hold: whoever closes it last, or finds it as a killed process left it."""
+_UNWRITABLE: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY})
+"""What a file raises beside which nothing may be written, such as the log that it is shared by."""
 _OF_RUNS: Final = ("row", "payload", "post", "proposal")
 """Tables whose rows belong to a run."""
 
@@ -40,13 +47,17 @@ def _text(data: bytes) -> str:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Generator[sqlite3.Connection]:
-    """A connection that changes nothing. Errors: `JournalError` where there is no store."""
+    """A connection that changes nothing. Errors: `JournalError` where there is no store, or somebody holds it."""
     connection = _open(path, "mode=ro")
     try:
         connection.execute("select 1 from sqlite_schema limit 1").fetchone()
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
+        if _code(error) in _HELD:
+            connection.close()
+            raise _held(error) from error
         # Where nothing can be written beside it SQLite cannot share it; if it has no log, nobody is at it either.
-        if not _size(path.with_name(f"{path.name}-wal")):
+        # One that is merely held is never opened so: what is written meanwhile would be read in halves.
+        if _code(error) in _UNWRITABLE and not _size(path.with_name(f"{path.name}-wal")):
             connection.close()
             connection = _open(path, "immutable=1")
     except _DAMAGE:
@@ -71,6 +82,25 @@ def _open(path: Path, how: str) -> sqlite3.Connection:
     return connection
 
 
+def _code(error: Exception) -> int | None:
+    """SQLite's own code for it, without what is added for special cases."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else None
+
+
+def _held(error: Exception) -> JournalError:
+    return JournalError(
+        f"the store cannot be looked at now: {error}. Somebody holds the whole of it for a moment: try again"
+    )
+
+
+def _told(error: Exception) -> str:
+    """What damage says of itself. Errors: `JournalError` for what is none: the file is only held."""
+    if _code(error) in _HELD:
+        raise _held(error) from error
+    return str(error)
+
+
 def stock(path: Path, files: Files) -> Stock:
     """What a store holds. Errors: `JournalError`."""
     with reading(path) as connection:
@@ -85,7 +115,7 @@ def stock(path: Path, files: Files) -> Stock:
                 " (select count(*) from remit_artifact), min(created_at), max(created_at) from remit_run"
             ).fetchone()
         except _DAMAGE as error:
-            raise JournalError(f"the store cannot be read: {error}") from error
+            raise JournalError(f"the store cannot be read: {_told(error)}") from error
     return Stock(
         schema=schema,
         keyed=bool(key),
@@ -119,13 +149,18 @@ def _current(connection: sqlite3.Connection) -> int:
     return version
 
 
-def findings(path: Path, chain: Chain, files: Files) -> Iterator[Finding]:
-    """All that is wrong. Errors: `JournalError` for what is no store; `ConfigurationError` for another key."""
+def findings(
+    path: Path, chain: Chain, files: Files, pause: Callable[[], None]
+) -> Iterator[Finding]:
+    """All that is wrong. What is on its way out is looked at again after a `pause`, while there is less of it each time.
+
+    Errors: `JournalError` for what is no store; `ConfigurationError` for another key.
+    """
     with reading(path) as connection:
         try:
             _current(connection)
         except _DAMAGE as error:
-            yield Finding(what=f"the file cannot be read: {error}")
+            yield Finding(what=f"the file cannot be read: {_told(error)}")
             return
         for look in (
             lambda: _file(connection),
@@ -133,6 +168,7 @@ def findings(path: Path, chain: Chain, files: Files) -> Iterator[Finding]:
             lambda: _runs(connection, chain),
             lambda: _strays(connection),
             lambda: _artifacts(connection, files),
+            lambda: _remnants(connection, pause),
         ):
             yield from _surely(look)
 
@@ -142,7 +178,7 @@ def _surely(look: Callable[[], Iterator[Finding]], run_id: str | None = None) ->
     try:
         yield from look()
     except _DAMAGE as error:
-        yield Finding(what=f"cannot be read: {error}", run_id=run_id)
+        yield Finding(what=f"cannot be read: {_told(error)}", run_id=run_id)
 
 
 def _file(connection: sqlite3.Connection) -> Iterator[Finding]:
@@ -192,9 +228,9 @@ def _run(connection: sqlite3.Connection, chain: Chain, run_id: str) -> Iterator[
             )
         ):
             seq, _, kind, digest, link, salt, body = row
-            what = _link(chain, head, expected, row) or _payload(
-                chain, digest, salt, body, erased=erased_at is not None
-            )
+            what = _link(chain, head, expected, row)
+            if what is None and erased_at is None:
+                what = _payload(chain, digest, salt, body)
             if what is not None:
                 yield Finding(what=what, run_id=run_id, seq=expected)
             if not (isinstance(seq, int) and isinstance(link, bytes)) or seq != expected:
@@ -231,11 +267,9 @@ def _link(chain: Chain, head: bytes, expected: int, row: tuple[Any, ...]) -> str
     return None
 
 
-def _payload(chain: Chain, digest: bytes, salt: Any, body: Any, *, erased: bool) -> str | None:
+def _payload(chain: Chain, digest: bytes, salt: Any, body: Any) -> str | None:
     if body is None:
-        return None if erased else "what it says is missing"
-    if erased:
-        return "it was erased, and what it said is still here: erase or prune again"
+        return "what it says is missing"
     if not (isinstance(salt, bytes) and isinstance(body, bytes)):
         return "what it says is damaged"
     return None if chain.digest(salt, body) == digest else "what it says is damaged"
@@ -285,6 +319,38 @@ def _strays(connection: sqlite3.Connection) -> Iterator[Finding]:
         yield Finding(what="what it says is here, and the row is missing", run_id=run_id, seq=seq)
 
 
+# What was to go
+
+
+def _remnants(connection: sqlite3.Connection, pause: Callable[[], None]) -> Iterator[Finding]:
+    """What an erasure or a pruning left that died over it; one that is at work has swept more in a pause."""
+    found = _unswept(connection)
+    before = len(found) + 1
+    while 0 < len(found) < before:
+        before = len(found)
+        pause()
+        still = set(_unswept(connection))
+        found = [each for each in found if each in still]
+    yield from found
+
+
+def _unswept(connection: sqlite3.Connection) -> list[Finding]:
+    payloads = connection.execute(
+        "select run_id, seq from remit_payload join remit_run using(run_id)"
+        " where erased_at is not null order by run_id, seq"
+    ).fetchall()
+    artifacts = connection.execute(
+        "select digest from remit_artifact a where not exists ("
+        " select 1 from remit_holding h where h.digest = a.digest) order by digest"
+    ).fetchall()
+    said = "it was erased, and what it said is still here: erase or prune again"
+    unheld = "artifact {} is kept for nobody: erase or prune again"
+    return [
+        *(Finding(what=said, run_id=run_id, seq=seq) for run_id, seq in payloads),
+        *(Finding(what=unheld.format(digest[:12])) for (digest,) in artifacts),
+    ]
+
+
 # Artifacts
 
 
@@ -312,14 +378,13 @@ def _artifact(
     if row is None:
         return  # it was erased a moment ago
     size, data = row
-    if root is None:
-        yield Finding(what=f"artifact {digest[:12]} is kept for nobody: erase or prune again")
     if data is None:
         try:
-            data = files.read(digest)
+            data = _in_file(connection, files, digest)
         except JournalError as error:
-            if _kept(connection, digest) is not None:
-                yield Finding(what=str(error), run_id=root)
+            yield Finding(what=str(error), run_id=root)
+            return
+        if data is None:
             return
     if (
         not isinstance(data, bytes)
@@ -327,6 +392,20 @@ def _artifact(
         or hashlib.sha256(data).hexdigest() != digest
     ):
         yield Finding(what=f"artifact {digest[:12]} is damaged", run_id=root)
+
+
+def _in_file(connection: sqlite3.Connection, files: Files, digest: str) -> bytes | None:
+    """What the file of an artifact holds; None for one that goes: its file does, before its name is gone for others.
+
+    Errors: `JournalError` where it cannot be read.
+    """
+    try:
+        return files.read(digest)
+    except JournalError:
+        held = connection.execute("select 1 from remit_holding where digest = ?", (digest,))
+        if held.fetchone() is None:
+            return None
+    return files.read(digest)  # somebody may just have kept the same bytes again
 
 
 def _kept(connection: sqlite3.Connection, digest: str) -> tuple[Any, Any] | None:

@@ -66,6 +66,8 @@ _BEATS: Final = 5
 _BUSY_SECONDS: Final = 5.0
 """How long another process's transaction is waited for."""
 _TURN_SECONDS: Final = 0.01
+_SWEPT_SECONDS: Final = 0.5
+"""In this time whoever erases or prunes has swept something more."""
 _READERS: Final = 4
 _NEVER_WRITTEN: Final = (TypeError, ValueError, AttributeError, OverflowError, struct.error)
 """What comes of a damaged row whose values are of other kinds than any that was written."""
@@ -309,7 +311,11 @@ class SqliteStore:
         Errors: `JournalError` for what is no store of this version; `ConfigurationError` for another key.
         """
         return await asyncio.to_thread(
-            lambda: list(checking.findings(self._path, self._chain, self._files))
+            lambda: list(
+                checking.findings(
+                    self._path, self._chain, self._files, lambda: time.sleep(_SWEPT_SECONDS)
+                )
+            )
         )
 
     async def backup(self, to: Path) -> Copied:
