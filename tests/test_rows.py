@@ -20,7 +20,17 @@ from remit import Call, Limits, Outcome, Reason, Remit
 from remit.amounts import Amount, Bill, Totals
 from remit.errors import JournalError
 from remit.excerpt import MIN_CHARS
-from remit.messages import Media, Message, Opaque, Status, StopReason, Text, ToolUse, Usage
+from remit.messages import (
+    Media,
+    Message,
+    Opaque,
+    ResultContent,
+    Status,
+    StopReason,
+    Text,
+    ToolUse,
+    Usage,
+)
 from remit.pending import Decision, Pending
 from remit.remit import Runtime
 from remit.render import render
@@ -55,10 +65,10 @@ from remit.rows import (
     decode_row,
     encode_row,
     filled,
-    handles_in,
+    kept_by,
 )
 from remit.schedule import Footprint
-from remit.shown import Allowance, Fitted, fitted
+from remit.shown import Allowance, Fitted, Kept, fitted, restored_block
 from remit.state import RunState
 from remit.store.memory import MemoryStore
 from remit.testing import CrashStore, ScriptedModel, SimulatedWorkers, Step, run_virtual
@@ -239,6 +249,10 @@ def test_a_row_that_keeps_references_is_filled_to_what_it_was(
     """X2, J1: what stands in an artifact is not written again, and comes back to the byte."""
     artifacts = {each.handle: each for each in made.artifacts}
     artifacts |= {each.handle: each for other in others for each in other.artifacts}
+
+    def block_of(kept: Kept) -> ResultContent:
+        return restored_block(kept, artifacts[kept.artifact])
+
     trims = tuple([Trim(f"t{n}", **kept_in(other)) for n, other in enumerate(others)])
     settled = Settled("a", is_error=False, status=Status.OK, trims=trims, **kept_in(made))
     late = Late("key", is_error=True, status=Status.ERROR, **kept_in(made))
@@ -246,10 +260,10 @@ def test_a_row_that_keeps_references_is_filled_to_what_it_was(
     for row in (settled, late, parked):
         body = encode_row(row)
         back = decode_row(row.kind, body)
-        assert set(handles_in(back)) <= set(artifacts)
-        assert filled(back, artifacts.__getitem__) == row
-        assert encode_row(filled(back, artifacts.__getitem__)) == body
-        for handle in handles_in(row):
+        assert {each.artifact for each in kept_by(back)} <= set(artifacts)
+        assert filled(back, block_of) == row
+        assert encode_row(filled(back, block_of)) == body
+        for handle in [each.artifact for each in kept_by(row)]:
             assert len(artifacts[handle].data) < 300 or artifacts[handle].data not in body
 
 

@@ -29,6 +29,7 @@ from remit.shown import (
     prefixed,
     reread,
     restored,
+    restored_block,
     shared_out,
     unread,
     written,
@@ -73,7 +74,11 @@ def assert_sound(made: Fitted, chars: int) -> None:
             assert block.data
     assert len(said(shown.content)) <= chars
     left = written(shown.content, shown.kept)
-    assert restored(left, shown.kept, artifacts.__getitem__) == shown.content
+
+    def block_of(kept: Kept) -> ResultContent:
+        return restored_block(kept, artifacts[kept.artifact])
+
+    assert restored(left, shown.kept, block_of) == shown.content
     for handle in shown.artifacts:
         assert artifacts[handle].handle == handle
 
@@ -409,7 +414,7 @@ def test_a_reference_restores_just_what_was_shown(piece: str, data: st.DataObjec
             of=len(text),
         ),
     ):
-        (block,) = restored((), (kept,), lambda _: artifact)
+        (block,) = restored((), (kept,), lambda each: restored_block(each, artifact))
         assert isinstance(block, Text)
         assert block.text.startswith(text[kept.base : kept.base + head])
         assert block.text.endswith(text[len(text) - kept.tail :])

@@ -117,7 +117,7 @@ class Totals(Value, frozen=True, gc=False):
         )
 
 
-class Bill(Value, frozen=True):
+class Bill(Value, frozen=True, gc=False):
     """What runs came to, as it is carried to the accounts above them."""
 
     spent: Totals = Totals()
@@ -200,13 +200,21 @@ class Tally:
         tally.add(totals.amount, totals.usage)
         return tally
 
-    def add(self, actual: Amount, usage: Usage) -> None:
-        """Count something in."""
-        self.steps += actual.steps
-        self.calls += actual.calls
-        self.tokens += actual.tokens
-        if actual.usd:
-            self.usd = EXACT.add(self.usd, actual.usd)
+    def add(self, actual: Amount | Totals, usage: Usage) -> None:
+        """Count something in. Errors: as `count`."""
+        self.count(actual.steps, actual.calls, actual.tokens, actual.usd, usage)
+
+    def count(self, steps: int, calls: int, tokens: int, usd: Decimal, usage: Usage) -> None:
+        """The same part by part. Errors: `ValueError`, as of an `Amount`."""
+        if steps < 0 or calls < 0 or tokens < 0:
+            raise ValueError("what is counted is not negative")
+        self.steps += steps
+        self.calls += calls
+        self.tokens += tokens
+        if usd:
+            if not usd.is_finite() or usd < 0:
+                raise ValueError("what is counted is finite and not negative")
+            self.usd = EXACT.add(self.usd, usd)
         if usage is not NO_USAGE:
             self.input += usage.input
             self.cache_read += usage.cache_read

@@ -83,7 +83,7 @@ class Text(Value, frozen=True, gc=False, tag_field="type", tag="text"):
     text: str
 
 
-class Media(Value, frozen=True, tag_field="type", tag="media"):
+class Media(Value, frozen=True, gc=False, tag_field="type", tag="media"):
     """An image, a sound or a document, whole and in memory."""
 
     media_type: str
@@ -117,7 +117,7 @@ class ToolUse(Value, frozen=True, gc=False, tag_field="type", tag="tool_use"):
 ResultContent: TypeAlias = Text | Media
 
 
-class ToolResult(Value, frozen=True, tag_field="type", tag="tool_result"):
+class ToolResult(Value, frozen=True, gc=False, tag_field="type", tag="tool_result"):
     """What became of a call."""
 
     tool_use_id: str
@@ -132,10 +132,10 @@ class ToolResult(Value, frozen=True, tag_field="type", tag="tool_result"):
     @property
     def text(self) -> str:
         """The text blocks, joined."""
-        return "".join(block.text for block in self.content if isinstance(block, Text))
+        return "".join([block.text for block in self.content if isinstance(block, Text)])
 
 
-class Opaque(Value, frozen=True, tag_field="type", tag="opaque"):
+class Opaque(Value, frozen=True, gc=False, tag_field="type", tag="opaque"):
     """A provider's own block, kept byte for byte and sent back to its issuer only.
 
     In a user's turn it stands behind the results, and only where a history was parsed from a request body:
@@ -173,7 +173,7 @@ def _converted(value: object, kind: Any) -> Any:
         raise ValueError(str(error)) from None
 
 
-class Message(Value, frozen=True):
+class Message(Value, frozen=True, gc=False):
     """One turn of one side."""
 
     role: Role
@@ -182,15 +182,15 @@ class Message(Value, frozen=True):
     @property
     def text(self) -> str:
         """The text blocks, joined."""
-        return "".join(block.text for block in self.content if isinstance(block, Text))
+        return "".join([block.text for block in self.content if isinstance(block, Text)])
 
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
-        return tuple(block for block in self.content if isinstance(block, ToolUse))
+        return tuple([block for block in self.content if isinstance(block, ToolUse)])
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
-        return tuple(block for block in self.content if isinstance(block, ToolResult))
+        return tuple([block for block in self.content if isinstance(block, ToolResult)])
 
 
 class Usage(Value, frozen=True, gc=False):

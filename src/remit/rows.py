@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 import msgspec
 
 from remit.amounts import NOTHING, ZERO, Amount, Bill, Totals
-from remit.artifacts import Artifact
 from remit.canonical import encode
 from remit.errors import JournalError
 from remit.limits import Limits
@@ -68,7 +67,7 @@ __all__ = [
     "decode_row",
     "encode_row",
     "filled",
-    "handles_in",
+    "kept_by",
     "read_late",
 ]
 
@@ -80,8 +79,8 @@ Ends: TypeAlias = Literal["", "done", "output", "invalid"]
 which the arguments of the call hold; an output that does not fit."""
 
 
-class _Recorded(Value, frozen=True, omit_defaults=True):
-    """What stands in the journal: encoded and read back by its types."""
+class _Recorded(Value, frozen=True, omit_defaults=True, gc=False):
+    """What stands in the journal: encoded and read back by its types. Nothing in it can come back to it."""
 
 
 class Opened(_Recorded, frozen=True):
@@ -530,21 +529,24 @@ def decode_row(kind: str, body: bytes) -> Row:
         raise JournalError(f"a row of kind {kind!r} cannot be read: {error}") from error
 
 
-def filled(row: RowT, find: Callable[[str], Artifact]) -> RowT:
-    """The row as it was before it was written; `find` gives the artifact of a handle.
+def filled(row: RowT, block_of: Callable[[Kept], ResultContent]) -> RowT:
+    """The row as it was before it was written; `block_of` gives what `restored_block` makes of what was kept.
 
-    Shape: `filled(decode_row(row.kind, encode_row(row)), find) == row`.
+    Shape: `filled(decode_row(row.kind, encode_row(row)), block_of) == row`.
     """
-    return _changed(row, lambda content, kept: restored(content, kept, find))
+    return _changed(row, lambda content, kept: restored(content, kept, block_of))
 
 
-def handles_in(row: Row) -> tuple[str, ...]:
-    """The artifacts that `filled` will ask for."""
-    if type(row) not in _REFERRING:
-        return ()
-    kept = [each.artifact for each in getattr(row, "kept", ())]
-    trimmed = [each.artifact for trim in getattr(row, "trims", ()) for each in trim.kept]
-    return (*kept, *trimmed)
+def kept_by(row: Row) -> tuple[Kept, ...]:
+    """What `filled` will ask for."""
+    kept: tuple[Kept, ...] = ()
+    if type(row) in _REFERRING:
+        if isinstance(row, Settled | Late):
+            kept = row.kept
+        if isinstance(row, Settled | Parked):
+            for trim in row.trims:
+                kept += trim.kept
+    return kept
 
 
 def _changed(row: RowT, change: _Change) -> RowT:

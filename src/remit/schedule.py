@@ -14,7 +14,7 @@ import msgspec
 __all__ = ["Footprint", "schedule", "shares"]
 
 
-class Footprint(msgspec.Struct, frozen=True):
+class Footprint(msgspec.Struct, frozen=True, gc=False):
     """What a call touches, as far as its tool declares it."""
 
     writes: bool

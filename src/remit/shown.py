@@ -7,7 +7,7 @@
 and for the journal, which keeps references and no second copy of what they stand for:
 
     written     the content without what `Kept` restores
-    restored    the content as it was
+    restored    the content as it was, with the blocks that `restored_block` makes of artifacts
 
 Whatever is not shown whole is an `Artifact`, made here; to store it is the caller's business. Pure, and
 linear in what it is given: large results are fitted off the event loop.
@@ -43,6 +43,7 @@ __all__ = [
     "prefixed",
     "reread",
     "restored",
+    "restored_block",
     "shared_out",
     "unread",
     "whole_of",
@@ -67,7 +68,7 @@ Reads: TypeAlias = Callable[[str], bool]
 """Whether the model reads a media type in results."""
 
 
-class Kept(Value, frozen=True, omit_defaults=True):
+class Kept(Value, frozen=True, omit_defaults=True, gc=False):
     """A block of a result that stands in an artifact: the journal has this instead of the block."""
 
     at: int
@@ -434,16 +435,19 @@ def written(content: tuple[ResultContent, ...], kept: Sequence[Kept]) -> tuple[R
 
 
 def restored(
-    content: Sequence[ResultContent], kept: Sequence[Kept], find: Callable[[str], Artifact]
+    content: Sequence[ResultContent],
+    kept: Sequence[Kept],
+    block_of: Callable[[Kept], ResultContent],
 ) -> tuple[ResultContent, ...]:
-    """The inverse of `written`; `find` gives the artifact of a handle."""
+    """The inverse of `written`; `block_of` gives what `restored_block` made of the artifact."""
     blocks = list(content)
     for each in kept:
-        blocks.insert(each.at, _block(each, find(each.artifact)))
+        blocks.insert(each.at, block_of(each))
     return tuple(blocks)
 
 
-def _block(kept: Kept, artifact: Artifact) -> ResultContent:
+def restored_block(kept: Kept, artifact: Artifact) -> ResultContent:
+    """What was shown of an artifact."""
     data, start = artifact.data, kept.start
     if kept.form == "media":
         return Media(kept.media_type, data, kept.name)

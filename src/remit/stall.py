@@ -7,8 +7,6 @@ reads asked for at once are one step, not a repetition.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 __all__ = ["END_AT", "LONGEST_CYCLE", "TELL_AT", "Stall"]
 
 LONGEST_CYCLE = 3
@@ -24,14 +22,14 @@ class Stall:
     __slots__ = ("_tail", "repetitions", "told")
 
     def __init__(self) -> None:
-        self._tail: list[Hashable] = []  # a deque takes 0.7 kB while it is empty
+        self._tail: list[object] = []  # a deque takes 0.7 kB while it is empty
         self.repetitions = 0
         """How often the newest cycle stands at the tail; 1 for anything new, 0 before the first step."""
         self.told = False
         """The model was told of the repetition that still goes on."""
 
-    def observe(self, signature: Hashable) -> None:
-        """Take in what one step did."""
+    def observe(self, signature: object) -> None:
+        """Take in what one step did. Signatures are compared and not hashed: long results stand in them."""
         recent = [self._tail[-n] for n in range(1, min(LONGEST_CYCLE, len(self._tail)) + 1)]
         self._tail.append(signature)
         del self._tail[: -LONGEST_CYCLE * END_AT]
@@ -52,7 +50,7 @@ class Stall:
         self.told = False
 
 
-def _repetitions(newest_first: list[Hashable], length: int) -> int:
+def _repetitions(newest_first: list[object], length: int) -> int:
     cycle = newest_first[:length]
     count = 0
     while newest_first[count * length : (count + 1) * length] == cycle:

@@ -571,12 +571,12 @@ class RunState:
             stored = self._message = self.transcript.add_reply(row.message)
             self.text = stored.text or self.text
             steps = 0 if row.closing else 1
-            if stored.tool_uses:
+            if self.transcript.owed:
                 self._open_turn(row)
         else:
             self.transcript.mark_sent()  # it was read, though nothing came back
         self.steps += steps
-        self._own.add(Amount(steps, 0, row.usage.total, row.usd), row.usage)
+        self._own.count(steps, 0, row.usage.total, row.usd, row.usage)
         self._estimated += row.estimated
         if row.overshoot is not ZERO:
             self._overshoot += row.overshoot
@@ -588,7 +588,8 @@ class RunState:
             self.context_tokens = prompt + row.usage.output
             self._tokens_at_reply = self.transcript.tokens
         self._judge(row)
-        self._say_unsaid()
+        if self.unsaid:
+            self._say_unsaid()
 
     def _say_unsaid(self) -> None:
         """Give what was said its place: behind the results that are owed, never behind a paused turn (T5)."""
@@ -609,7 +610,7 @@ class RunState:
     def _judge(self, row: Replied) -> None:
         """Count replies that said nothing or were cut, in a row."""
         cut = row.stop_reason is StopReason.LENGTH
-        silent = row.message is None or not (row.message.text.strip() or row.asked)
+        silent = row.message is None or not (row.asked or row.message.text.strip())
         # Without any content it is no step, so that only this count bounds it.
         empty = row.whole and silent and (row.message is None or row.stop_reason in _CAN_BE_EMPTY)
         self.cuts = self.cuts + 1 if cut else 0
@@ -626,8 +627,10 @@ class RunState:
     def _open_turn(self, row: Replied) -> None:
         self.answering = self.transcript.answering()
         self.calls = tuple(
-            CallState(slot, asked)
-            for slot, asked in zip(self.answering.slots, row.asked, strict=True)
+            [
+                CallState(slot, asked)
+                for slot, asked in zip(self.answering.slots, row.asked, strict=True)
+            ]
         )
         for call in self.calls:
             self._keep_to_this_run(call)
@@ -699,11 +702,7 @@ class RunState:
 
     def _close_turn(self, answering: Answering) -> None:
         answering.close()
-        did = frozenset(
-            (call.use.name, _identity(call), _result_identity(call.slot))
-            for call in self.calls
-            if call.use.id not in self._polling
-        )
+        did = _signature([call for call in self.calls if call.use.id not in self._polling])
         if did:
             self.stall.observe(did)
         self.answered = True
@@ -712,7 +711,8 @@ class RunState:
         self._polling.clear()
         self.answering = None
         self.calls = ()
-        self._say_unsaid()
+        if self.unsaid:
+            self._say_unsaid()
 
     def _hand_in(self) -> None:
         """What the results of the turn mean for the run: of each kind of end the first in call order counts."""
@@ -779,7 +779,7 @@ class RunState:
 
     def _charge(self, own: Totals | None, inside: Bill | None, overshoot: Amount) -> None:
         if own is not None:
-            self._own.add(own.amount, own.usage)
+            self._own.add(own, own.usage)
         if inside is not None:
             self._inside += inside
         if overshoot is not ZERO:
@@ -792,6 +792,22 @@ def tools_own(content: Iterable[ResultContent], words: str) -> str:
     if words and texts:
         texts[0] = "" if texts[0] == words else texts[0].removeprefix(f"{words}\n")
     return "".join(texts)
+
+
+def _signature(calls: Iterable[CallState]) -> Mapping[tuple[str, str], object]:
+    """What these did, equal where they did the same: the set of their (tool, arguments, result).
+
+    Shape: the result by tool and arguments; a set of them where equal calls had several. One alone is not hashed.
+    """
+    did: dict[tuple[str, str], object] = {}
+    for call in calls:
+        what, came = (call.use.name, _identity(call)), _result_identity(call.slot)
+        known = did.setdefault(what, came)
+        if isinstance(known, frozenset):
+            did[what] = known | {came}
+        elif known is not came and known != came:
+            did[what] = frozenset((known, came))
+    return did
 
 
 def _identity(call: CallState) -> str:

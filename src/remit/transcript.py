@@ -61,6 +61,7 @@ __all__ = [
 
 _ARGUMENTS_HASH = re.compile(r"[0-9a-f]{16}")
 
+_REPLIES = HOLDS["assistant"]
 _MESSAGE_TOKENS = 4
 MEDIA_TOKENS = 1_000
 
@@ -350,19 +351,25 @@ class Transcript:
             raise TranscriptError("a reply is a message of the assistant")
         if not self._messages:
             raise TranscriptError("a reply cannot come before the first user message")
-        fresh = iter(self.fresh_ids(message.tool_uses))
-        content = tuple(
-            [
-                next(fresh) if isinstance(block, ToolUse) else replied(block)
-                for block in message.content
-                if not is_blank(block)
-            ]
-        )
+        uses = message.tool_uses
+        fresh = iter(self.fresh_ids(uses) if uses else ())
+        content: list[Block] = []
+        same = True
+        for block in message.content:
+            if isinstance(block, ToolUse):
+                kept = next(fresh)
+            elif is_blank(block):
+                same = False
+                continue
+            else:
+                kept = replied(block)
+                if not isinstance(kept, _REPLIES):
+                    raise TranscriptError("a reply holds text, calls and opaque blocks only")
+            same = same and kept is block
+            content.append(kept)
         if not content:
             raise TranscriptError("the reply is empty")
-        if not all(isinstance(block, HOLDS["assistant"]) for block in content):
-            raise TranscriptError("a reply holds text, calls and opaque blocks only")
-        stored = message if content == message.content else Message("assistant", content)
+        stored = message if same else Message("assistant", tuple(content))
         self._append(stored)
         return stored
 
@@ -418,6 +425,8 @@ class Transcript:
             case Status.REFUSED:
                 pass  # no body was entered: an older doubt about the same key is as open as before
             case Status.UNKNOWN | Status.OK | Status.ERROR:
+                if not self._doubts and status is not Status.UNKNOWN:
+                    return  # nothing that it could put an end to
                 called = _identity(key)
                 if called is None:
                     return
@@ -565,6 +574,8 @@ def tokens_of(block: Block) -> int:
     if isinstance(block, Text):
         return (len(block.text) + 3) // 4
     if isinstance(block, ToolResult):
+        if len(block.content) == 1:
+            return tokens_of(block.content[0])
         return sum([tokens_of(part) for part in block.content])
     if isinstance(block, ToolUse):
         return (len(block.name) + len(block.arguments) + 3) // 4

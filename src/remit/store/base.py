@@ -8,7 +8,7 @@ this keeps it all in lists of bytes; durable stores implement the same protocol.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -270,11 +270,13 @@ class Journal(Protocol):
         """
         ...
 
-    async def artifacts(self, run_id: str, digests: Sequence[str]) -> Sequence[Artifact]:
+    async def artifacts(
+        self, run_id: str, digests: Sequence[str], take: Callable[[Artifact], object]
+    ) -> int:
         """The same for many whole digests, in their order: what a resume needs, in few turns.
 
-        Shape: for the first of these, at least one and as many as may be held at once; it ends before the first
-        that is not there.
+        Each is given to `take`, one after the other and perhaps in another thread, and none is held: what is
+        needed of it, whoever takes it keeps. Gives how many were taken: it ends before the first that is not there.
         """
         ...
 

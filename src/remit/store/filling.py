@@ -1,61 +1,63 @@
-"""Rows as they were applied: what they keep elsewhere is put back from the artifacts of their run."""
+"""Rows as they were applied: what they keep elsewhere is put back from the artifacts of their run.
+
+Of an artifact only the block is made that its row shows, where the store reads it: a run may have kept more than
+can be held at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from remit.artifacts import HANDLE_PREFIX, Artifact
 from remit.errors import JournalError
-from remit.rows import Row, filled, handles_in
+from remit.messages import ResultContent
+from remit.rows import Row, filled, kept_by
+from remit.shown import Kept, restored_block
 from remit.store.base import Journal
 
 __all__ = ["fill", "fill_all"]
 
 RowT = TypeVar("RowT", bound=Row)
 
-_AHEAD: Final = 500
-"""Artifacts that are asked for at once; the store says how many of them it can give."""
+_IN_A_TURN: Final = 500
+"""Artifacts that are asked for at once: others read from the store as well."""
 
 
 async def fill(store: Journal, run_id: str, row: RowT) -> RowT:
     """A row that was read. Errors: `JournalError` where an artifact is gone."""
-    handles = handles_in(row)
-    return (
-        filled(row, (await _found(store, run_id, handles, handles)).__getitem__) if handles else row
-    )
+    kept = kept_by(row)
+    return filled(row, (await _blocks(store, run_id, kept)).__getitem__) if kept else row
 
 
 async def fill_all(store: Journal, run_id: str, rows: Sequence[Row]) -> Sequence[Row]:
     """Rows that were read, in order; what they name is fetched in few turns. Errors: as `fill`."""
-    ahead = [handle for row in rows for handle in handles_in(row)]
-    if not ahead:
+    kept = [each for row in rows for each in kept_by(row)]
+    if not kept:
         return rows
-    found: dict[str, Artifact] = {}
-    made: list[Row] = []
-    at = 0
-    for row in rows:
-        handles = handles_in(row)
-        if handles:
-            if not found.keys() >= set(handles):  # what was fetched before is let go of
-                found = await _found(store, run_id, handles, ahead[at : at + _AHEAD])
-            at += len(handles)
-            row = filled(row, found.__getitem__)  # noqa: PLW2901 - the same row
-        made.append(row)
-    return made
+    block_of = (await _blocks(store, run_id, kept)).__getitem__
+    return [filled(row, block_of) for row in rows]
 
 
-async def _found(
-    store: Journal, run_id: str, needed: Iterable[str], ahead: Iterable[str]
-) -> dict[str, Artifact]:
-    """What is needed and stands first of what is ahead, and more of that, by handle."""
-    found: dict[str, Artifact] = {}
-    digests = [handle.removeprefix(HANDLE_PREFIX) for handle in dict.fromkeys(ahead)]
-    while not found.keys() >= set(needed):
-        more = await store.artifacts(run_id, digests[len(found) :])
-        if not more:
+async def _blocks(
+    store: Journal, run_id: str, kept: Iterable[Kept]
+) -> Mapping[Kept, ResultContent]:
+    """What was shown of each of these."""
+    wanted: dict[str, list[Kept]] = {}
+    for each in kept:
+        wanted.setdefault(each.artifact.removeprefix(HANDLE_PREFIX), []).append(each)
+    blocks: dict[Kept, ResultContent] = {}
+
+    def take(artifact: Artifact) -> None:
+        for each in wanted[artifact.digest]:
+            blocks[each] = restored_block(each, artifact)
+
+    digests = list(wanted)
+    for first in range(0, len(digests), _IN_A_TURN):
+        asked = digests[first : first + _IN_A_TURN]
+        taken = await store.artifacts(run_id, asked, take)
+        if taken < len(asked):
             raise JournalError(
-                f"run {run_id!r} names {HANDLE_PREFIX}{digests[len(found)]}, which its store does not hold"
+                f"run {run_id!r} names {HANDLE_PREFIX}{asked[taken]}, which its store does not hold"
             )
-        found |= {each.handle: each for each in more}
-    return found
+    return blocks

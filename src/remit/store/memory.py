@@ -9,7 +9,7 @@ The runs of a session go together, when it is the turn of the newest.
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import dropwhile, islice
@@ -249,18 +249,15 @@ class MemoryStore:
             record = self._runs.get(run_id)
             return None if record is None else self._shelf.find(record.root, digest)
 
-    async def artifacts(self, run_id: str, digests: Sequence[str]) -> Sequence[Artifact]:
-        with self._lock:
-            found: list[Artifact] = []
-            record = self._runs.get(run_id)
-            if record is None:
-                return found
-            for digest in digests:
-                artifact = self._shelf.find(record.root, digest)
-                if artifact is None:
-                    break
-                found.append(artifact)
-            return found
+    async def artifacts(
+        self, run_id: str, digests: Sequence[str], take: Callable[[Artifact], object]
+    ) -> int:
+        for taken, digest in enumerate(digests):
+            artifact = await self.artifact(run_id, digest)
+            if artifact is None:
+                return taken
+            take(artifact)
+        return len(digests)
 
     async def decide(
         self,

@@ -178,8 +178,10 @@ class CrashStore:
     async def artifact(self, run_id: str, digest: str) -> Artifact | None:
         return await self._look(lambda: self.inner.artifact(run_id, digest))
 
-    async def artifacts(self, run_id: str, digests: Sequence[str]) -> Sequence[Artifact]:
-        return await self._look(lambda: self.inner.artifacts(run_id, digests))
+    async def artifacts(
+        self, run_id: str, digests: Sequence[str], take: Callable[[Artifact], object]
+    ) -> int:
+        return await self._look(lambda: self.inner.artifacts(run_id, digests, take))
 
     async def decide(
         self,

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from remit.artifacts import Artifact
+from remit.canonical import json_text
 from remit.errors import ConfigurationError, JournalError, RemitError
 from remit.pending import PendingKind
 from remit.store.base import (
@@ -73,8 +74,6 @@ _NEVER_WRITTEN: Final = (TypeError, ValueError, AttributeError, OverflowError, s
 """What comes of a damaged row whose values are of other kinds than any that was written."""
 _READER_KIB: Final = 512
 """Pages that each of them keeps in memory: what is read is rarely read again."""
-_HELD_BYTES: Final = 4_000_000
-"""Of artifacts that are read at once."""
 
 
 class SqliteStore:
@@ -209,8 +208,10 @@ class SqliteStore:
     async def artifact(self, run_id: str, digest: str) -> Artifact | None:
         return await self._read(lambda c: _artifact(c, self._files, run_id, digest))
 
-    async def artifacts(self, run_id: str, digests: Sequence[str]) -> Sequence[Artifact]:
-        return await self._read(lambda c: _artifacts(c, self._files, run_id, digests))
+    async def artifacts(
+        self, run_id: str, digests: Sequence[str], take: Callable[[Artifact], object]
+    ) -> int:
+        return await self._read(lambda c: _artifacts(c, self._files, run_id, digests, take))
 
     async def decide(
         self,
@@ -678,24 +679,27 @@ def _artifact(
 
 
 def _artifacts(
-    connection: sqlite3.Connection, files: Files, run_id: str, digests: Sequence[str]
-) -> Sequence[Artifact]:
-    found: list[Artifact] = []
-    held = 0
-    for digest in digests:
-        row = connection.execute(
-            "select a.media_type, a.data from remit_run r join remit_holding h on h.root = r.root"
-            " join remit_artifact a using(digest) where r.run_id = ? and h.digest = ?",
-            (run_id, digest),
-        ).fetchone()
-        if row is None:
-            break
-        artifact = _kept(files, digest, *row)
-        found.append(artifact)
-        held += len(artifact.data)
-        if held >= _HELD_BYTES:
-            break
-    return found
+    connection: sqlite3.Connection,
+    files: Files,
+    run_id: str,
+    digests: Sequence[str],
+    take: Callable[[Artifact], object],
+) -> int:
+    taken = 0
+    # One statement, in the order in which they were asked for: the first that is another one shows what is not there.
+    rows = connection.execute(
+        "select a.digest, a.media_type, a.data from json_each(?) d cross join remit_run r"
+        " cross join remit_holding h on h.root = r.root and h.digest = d.value"
+        " cross join remit_artifact a on a.digest = h.digest where r.run_id = ?",
+        (json_text(list(digests)), run_id),
+    )
+    with contextlib.closing(rows):
+        for named, media_type, data in rows:
+            if named != digests[taken]:
+                break
+            take(_kept(files, named, media_type, data))
+            taken += 1
+    return taken
 
 
 def _kept(files: Files, digest: str, media_type: str, data: bytes | None) -> Artifact:
