@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import os
 import secrets
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -108,22 +109,48 @@ class _MovedOn(Exception):
     """Somebody else had the run between the look at it and the lease, and wrote."""
 
 
-class _Executed(msgspec.Struct, frozen=True):
+class _Executed:
     """A run that this process executes, in whichever thread."""
 
-    run: Run
-    task: asyncio.Task[Outcome[Any]]
-    end: concurrent.futures.Future[Outcome[Any]]
-    """How the task ends, for other event loops: its own may be closed before they come to ask."""
+    __slots__ = ("_end", "run", "task")
 
-    def tell(self, task: asyncio.Task[Outcome[Any]]) -> None:
-        """The task has ended."""
+    def __init__(self, run: Run, task: asyncio.Task[Outcome[Any]]) -> None:
+        self.run = run
+        self.task = task
+        self._end: concurrent.futures.Future[Outcome[Any]] | None = None
+
+    def end(self) -> concurrent.futures.Future[Outcome[Any]]:
+        """How the task ends, for other event loops: its own may be closed before they come to ask.
+
+        Made for the first who asks: few are asked about, and it takes more than a kilobyte.
+        """
+        with _ENDING:
+            if self._end is None:
+                self._end = concurrent.futures.Future()
+                self._end.set_running_or_notify_cancel()  # no follower's cancellation is the run's
+                if self.task.done():
+                    self._tell(self._end)
+            return self._end
+
+    def ended(self, _: object) -> None:
+        """The task has ended: nobody finds it here any more."""
+        with _ENDING:
+            if self._end is not None and not self._end.done():
+                self._tell(self._end)
+        _LIVE.pop((id(self.run.record.store), self.run.state.run_id), None)
+
+    def _tell(self, end: concurrent.futures.Future[Outcome[Any]]) -> None:
+        task = self.task
         if task.cancelled():
-            self.end.set_exception(asyncio.CancelledError())
+            end.set_exception(asyncio.CancelledError())
         elif (error := task.exception()) is not None:
-            self.end.set_exception(error)
+            end.set_exception(error)
         else:
-            self.end.set_result(task.result())
+            end.set_result(task.result())
+
+
+_ENDING: Final = threading.Lock()
+"""Whoever asks from another thread comes before or behind the end, never beside it."""
 
 
 _LIVE: Final[dict[tuple[int, str], _Executed]] = {}
@@ -439,13 +466,10 @@ async def _activate(
         run.halt.set("cancelled")
     elif state.calls:
         run.restart_guards()
-    place = (id(host.store), run_id)
     task = run.loop.create_task(execute(run), name=f"remit {config.name} {run_id}")
     if not task.done():
-        executed = _LIVE[place] = _Executed(run, task, concurrent.futures.Future())
-        executed.end.set_running_or_notify_cancel()  # no follower's cancellation is the run's
-        task.add_done_callback(executed.tell)
-        task.add_done_callback(lambda _: _LIVE.pop(place, None))
+        executed = _LIVE[id(host.store), run_id] = _Executed(run, task)
+        task.add_done_callback(executed.ended)
         attend(run, task)
     return Activation(task, run)
 
@@ -606,7 +630,7 @@ def _followed(executed: _Executed) -> asyncio.Task[Outcome[Any]]:
     loop = asyncio.get_running_loop()
     if executed.task.get_loop() is loop:
         return loop.create_task(_shielded(executed.task))
-    return loop.create_task(_elsewhere(executed.end))
+    return loop.create_task(_elsewhere(executed.end()))
 
 
 async def _shielded(task: asyncio.Task[Outcome[Any]]) -> Outcome[Any]:

@@ -36,6 +36,22 @@ __all__ = ["Attempt"]
 class Attempt:
     """One request, reserved and on its way."""
 
+    __slots__ = (
+        "_began",
+        "_blocks",
+        "_closing",
+        "_cut_back",
+        "_over",
+        "_reads",
+        "_request",
+        "_reserved",
+        "_run",
+        "_seen",
+        "_sent",
+        "_uses",
+        "until",
+    )
+
     def __init__(
         self, run: Run, quote: Quote, reserved: Reservation, *, closing: Limit | None
     ) -> None:

@@ -46,6 +46,13 @@ class Ended(msgspec.Struct, frozen=True):
 class Body:
     """A function that runs, in a task of its own or in a worker thread."""
 
+    __slots__ = (
+        "_task",
+        "_workers",
+        "future",
+        "name",
+    )
+
     def __init__(
         self,
         code: Callable[[], Any],

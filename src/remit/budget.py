@@ -252,7 +252,6 @@ class _Account:
 
     __slots__ = (
         "calls",
-        "chain",
         "closed",
         "closing_room",
         "estimated",
@@ -262,6 +261,7 @@ class _Account:
         "outer",
         "overshoot",
         "own",
+        "path",
         "rest",
         "restored",
         "room",
@@ -303,12 +303,17 @@ class _Account:
         if outer is not None and aside is not None:
             self.sponsor = outer
             self.share = self.rest = aside.become_share(outer)
-        # The accounts that a reservation here needs room at, outermost first: up to the root, or
-        # to the nearest account that lives on a share.
-        self.chain: Final[tuple[_Account, ...]] = (
-            (self,) if outer is None or self.sponsor is not None else (*outer.chain, self)
+        # The accounts above at which a reservation here needs room, outermost first: from the root, or from
+        # the nearest account that lives on a share.
+        self.path: Final[tuple[_Account, ...]] = (
+            () if outer is None or self.sponsor is not None else outer.chain
         )
         self.measure()
+
+    @property
+    def chain(self) -> tuple[_Account, ...]:
+        """Those, and this one. Not kept: what holds itself no count frees."""
+        return (*self.path, self)
 
     def measure(self) -> None:
         """Work out how far what is taken may go: for everything, and for the closing call."""
@@ -376,13 +381,14 @@ class _Account:
     def take(self, amount: Amount) -> None:
         """Take what `lack` has found room for."""
         steps, calls, tokens, usd = amount.steps, amount.calls, amount.tokens, amount.usd
-        for account in self.chain:
+        chain = self.chain
+        for account in chain:
             account.steps += steps
             account.calls += calls
             account.tokens += tokens
             if usd:
                 account.usd = EXACT.add(account.usd, usd)
-        edge = self.chain[0]
+        edge = chain[0]
         if edge.sponsor is not None:
             edge.sponsor.take(edge.passing(amount))
 
@@ -402,18 +408,19 @@ class _Account:
 
     def move(self, actual: Amount, freed: Amount) -> None:
         """Have `actual` taken in place of `freed`, here and above."""
-        self.tree.touched += len(self.chain)
+        chain = self.chain
+        self.tree.touched += len(chain)
         steps = actual.steps - freed.steps
         calls = actual.calls - freed.calls
         tokens = actual.tokens - freed.tokens
         usd = EXACT.subtract(actual.usd, freed.usd)
-        for account in self.chain:
+        for account in chain:
             account.steps += steps
             account.calls += calls
             account.tokens += tokens
             if usd:
                 account.usd = EXACT.add(account.usd, usd)
-        edge = self.chain[0]
+        edge = chain[0]
         if edge.sponsor is not None:
             # An open share shrinks by what is spent; a closed one covers only what is still freed.
             drawn = edge.rest.within(freed if edge.closed else actual)

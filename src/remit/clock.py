@@ -28,6 +28,20 @@ def median(latencies: Sequence[float]) -> float:
 class RunClock:
     """Active seconds of one run, and when they are over."""
 
+    __slots__ = (
+        "_began",
+        "_calendar_end",
+        "_frame",
+        "_hand_back",
+        "_least_kept",
+        "_limit",
+        "_name",
+        "_pauses",
+        "_pausing_since",
+        "now",
+        "time",
+    )
+
     def __init__(
         self,
         name: str,

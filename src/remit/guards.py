@@ -19,6 +19,15 @@ class Guards:
     that failed has not passed.
     """
 
+    __slots__ = (
+        "_guards",
+        "_halt",
+        "_on_veto",
+        "_stopped",
+        "_stopped_at",
+        "_tasks",
+    )
+
     def __init__(self, guards: Sequence[Guard], on_veto: Callable[[str], None], halt: Halt) -> None:
         self._guards = guards
         self._on_veto = on_veto
@@ -60,6 +69,10 @@ class Guards:
         for task in tasks:
             await leave(task, until=self._stopped_at + grace, halt=self._halt)
 
+    def close(self) -> None:
+        """Nobody hears of a veto any more: the run is over."""
+        self._on_veto = _unheard
+
     def _stop(self) -> None:
         if self._tasks:
             self._stopped, self._tasks = self._tasks, []
@@ -83,3 +96,7 @@ class Guards:
                 self._on_veto(f"a guard returned {type(other).__name__}, neither Veto nor None")
             case ended:
                 self._on_veto(f"a guard failed: {type(ended.error).__name__}")
+
+
+def _unheard(_: str) -> None:
+    """A guard that outlived its run."""

@@ -17,7 +17,7 @@ from remit.activation import Activation
 from remit.audience import Audience
 from remit.checks import check_content
 from remit.errors import ConfigurationError
-from remit.events import Event
+from remit.events import Event, Listener
 from remit.loop import execute
 from remit.messages import ResultContent, Text
 from remit.outcome import Outcome
@@ -79,9 +79,13 @@ class Live(Generic[OutT]):
         task.add_done_callback(lambda _: self._audience.end())
         return self
 
-    def hear(self, event: Event) -> None:
-        """Take an event. Never blocks: a slow reader loses pieces of text, not the run its time."""
-        self._audience.hear(event)
+    @property
+    def hear(self) -> Listener:
+        """What takes the events. It knows nothing of this object, which holds the run that holds it.
+
+        It never blocks: a slow reader loses pieces of text, not the run its time.
+        """
+        return self._audience.hear
 
     @property
     def dropped(self) -> int:

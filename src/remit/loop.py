@@ -74,6 +74,7 @@ async def execute(run: Run) -> Outcome[Any]:
         outcome = await _after(run, Stop(Reason.INTERNAL_ERROR, error=error_words(error)))
     finally:
         run.halt.close()
+        run.guards.close()
         run.budget.close()
         await run.record.release()
     _tell_end(run, outcome)
@@ -179,7 +180,7 @@ async def _left(run: Run) -> Outcome[Any]:
 async def _leave_unsaid(run: Run) -> None:
     """What was sent and has found no place yet waits in the inbox for whoever takes the run up again."""
     while run.queue:
-        body = encode([block.to_json() for block in run.queue.popleft()])
+        body = encode([block.to_json() for block in run.queue.pop(0)])
         await run.record.store.post(run.state.run_id, "input", body)
 
 

@@ -22,6 +22,22 @@ __all__ = ["Record"]
 class Record:
     """What one activation writes."""
 
+    __slots__ = (
+        "_artifacts",
+        "_committing",
+        "_failure",
+        "_inbox_max",
+        "_kept",
+        "_lease",
+        "_moot",
+        "_proposals",
+        "_rows",
+        "_state",
+        "_taken",
+        "_told",
+        "store",
+    )
+
     def __init__(self, state: RunState, store: Journal, lease: Lease) -> None:
         self.store = store
         self._state = state
@@ -29,8 +45,8 @@ class Record:
         self._rows: list[NewRow] = []
         self._proposals: list[NewProposal] = []
         self._artifacts: list[Artifact] = []
-        self._kept: set[str] = set()
-        """Handles of what this activation has kept."""
+        self._kept: dict[str, None] = {}
+        """Handles of what this activation has kept; an empty set takes four times as much."""
         self._told: list[Callable[[], None]] = []
         self._committing: list[asyncio.Future[None]] | None = None
         """Those who wait for the transaction that is under way; None where there is none."""
@@ -66,7 +82,7 @@ class Record:
         """The same for artifacts that were made elsewhere, off the event loop."""
         for artifact in artifacts:
             if artifact.handle not in self._kept:
-                self._kept.add(artifact.handle)
+                self._kept[artifact.handle] = None
                 self._artifacts.append(artifact)
 
     async def commit(self, *, wave: bool = False) -> None:
@@ -98,6 +114,8 @@ class Record:
 
     async def release(self) -> None:
         """Give the lease back."""
+        if self._failure is not None:
+            self._failure.with_traceback(None)  # its frames hold the run, which holds this
         await self.store.release(self._lease)
 
     @property

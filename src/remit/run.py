@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import contextvars
 import math
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -98,6 +97,11 @@ class Intents:
     A call that repeats one whose outcome is unknown gets that one's key (E4); one repeat resolves one doubt.
     """
 
+    __slots__ = (
+        "_counts",
+        "_run",
+    )
+
     def __init__(self, run: Run) -> None:
         self._run = run
         self._counts: dict[str, int] = {}
@@ -126,6 +130,41 @@ class Intents:
 
 class Run:
     """One activation of one run."""
+
+    __slots__ = (
+        "__weakref__",
+        "_fixed_tokens",
+        "_look_above",
+        "_prepared",
+        "_quoted",
+        "_shareless",
+        "_window",
+        "again",
+        "budget",
+        "cached",
+        "changed",
+        "checked",
+        "clock",
+        "config",
+        "deps",
+        "early",
+        "frame",
+        "grace",
+        "guards",
+        "halt",
+        "listeners",
+        "loop",
+        "over",
+        "path",
+        "queue",
+        "quick",
+        "record",
+        "redact",
+        "remembering",
+        "scratch",
+        "state",
+        "workers",
+    )
 
     def __init__(  # noqa: PLR0915 - a statement for each thing that an activation has
         self,
@@ -176,7 +215,7 @@ class Run:
             time=self.loop.time,
             now=config.now,
         )
-        self.queue: deque[tuple[ResultContent, ...]] = deque()
+        self.queue: list[tuple[ResultContent, ...]] = []
         """Input that waits for its place behind the results (T5)."""
         self.early: dict[str, Passage] = {}
         """Reads of the newest reply that began while it was still written."""
@@ -478,7 +517,7 @@ class Run:
     def write_said(self) -> None:
         """Record what was sent; the state gives it its place. It is durable with the next commit."""
         while self.queue:
-            self.record.write(Said(self.queue.popleft()))
+            self.record.write(Said(self.queue.pop(0)))
 
     def _take(self, posted: Posted) -> None:
         match posted.kind:

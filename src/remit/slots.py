@@ -116,12 +116,12 @@ def slots_for(uses: tuple[ToolUse, ...]) -> tuple[Slot, ...]:
 class Answering:
     """The slots of one turn, open until `close`; as a context manager it closes on every exit."""
 
-    __slots__ = ("_answered", "_append", "slots")
+    __slots__ = ("__weakref__", "_answered", "_append", "slots")
 
     def __init__(
-        self, uses: tuple[ToolUse, ...], append: Callable[[tuple[ToolResult, ...]], Message]
+        self, slots: tuple[Slot, ...], append: Callable[[tuple[ToolResult, ...]], Message]
     ) -> None:
-        self.slots: Final = slots_for(uses)
+        self.slots: Final = slots
         """One slot per tool use, in call order."""
         self._append = append
         self._answered: Message | None = None

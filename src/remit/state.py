@@ -238,6 +238,58 @@ class CallState:
 class RunState:
     """Everything that counts about a run."""
 
+    __slots__ = (
+        "_before",
+        "_calibration",
+        "_closing_told",
+        "_elided_at",
+        "_ends",
+        "_estimated",
+        "_inside",
+        "_limits",
+        "_message",
+        "_opened",
+        "_overshoot",
+        "_own",
+        "_polling",
+        "_tokens_at_reply",
+        "answered",
+        "answering",
+        "breaks",
+        "calls",
+        "context_tokens",
+        "cuts",
+        "denied",
+        "density",
+        "empties",
+        "ended",
+        "failure",
+        "finished",
+        "handed_in",
+        "invalids",
+        "late",
+        "latencies",
+        "limit",
+        "memo",
+        "misfit",
+        "model",
+        "overflowed",
+        "parked",
+        "reply",
+        "rows",
+        "run_id",
+        "seconds",
+        "stall",
+        "steps",
+        "text",
+        "told",
+        "tools",
+        "transcript",
+        "unsaid",
+        "untold",
+        "vetoed",
+    )
+
     def __init__(  # noqa: PLR0915 - a statement for each thing that counts
         self, run_id: str, rows: Iterable[Row] = (), before: Transcript | None = None
     ) -> None:
@@ -310,7 +362,7 @@ class RunState:
         """The newest note of each source."""
         self.memo: dict[str, Settled] = {}
         self.late: dict[str, Late] = {}
-        self._polling: set[str] = set()
+        self._polling: dict[str, None] = {}
         self._ends = False
         """A result of the open turn means something for the run."""
         self._opened: Opened | None = None
@@ -690,7 +742,7 @@ class RunState:
             call.ends, call.words = row.ends, row.words
             self._ends = True
         if row.polling:
-            self._polling.add(row.tool_use_id)
+            self._polling[row.tool_use_id] = None
         if self.answering is not None and not self.answering.open:
             self._close_turn(self.answering)
 

@@ -118,11 +118,14 @@ class Halt:
             self._above.unwatch(self._follow)
         if self._alarm is not None:
             self._alarm.cancel()
+            self._alarm = None
+        self._watchers.clear()
 
     def _set_alarm(self, at: float) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = self._loop.call_at(at, self._ring)
+        # A timer that was cancelled stays with the loop until its time, and its context with it: an empty one.
+        self._alarm = self._loop.call_at(at, self._ring, context=contextvars.Context())
 
     def _ring(self) -> None:
         self._alarm = None
@@ -142,6 +145,12 @@ class Waiter(asyncio.Future[None]):
     The run hears of it in the same instant and closes in its own order: the halt or the grace ends what
     was waited for. A cancel that is asked for again and again, as cancel scopes do, wakes nobody.
     """
+
+    __slots__ = (
+        "_message",
+        "_on_cancel",
+        "asked",
+    )
 
     def __init__(
         self,
@@ -280,7 +289,7 @@ def _measured(
             took = time.perf_counter() - began
             if took > BLOCKING_SECONDS:
                 on_blocked(took)
-        received = thrown = None
+            received = thrown = None  # what an error holds that holds this frame no count frees
         try:
             received = yield waited_for
         except BaseException as error:  # noqa: BLE001 - handed on to the code that waits
@@ -290,9 +299,12 @@ def _measured(
 def _throw(steps: Any, error: BaseException) -> Any:
     """Raise where the code waits; a plain iterator cannot be told, and ends here."""
     throw = getattr(steps, "throw", None)
-    if throw is None:
-        raise error
-    return throw(error)
+    try:
+        if throw is None:
+            raise error
+        return throw(error)
+    finally:
+        del error  # as above
 
 
 def was_stopped(ending: Ending, halt: Halt | None) -> bool:

@@ -19,6 +19,7 @@ costs what is new in it, however long the history.
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
@@ -49,7 +50,7 @@ from remit.rules import (
     validate,
     well_formed,
 )
-from remit.slots import Answering, Words, as_settled, slots_for, truth
+from remit.slots import Answering, Slot, Words, as_settled, slots_for, truth
 
 __all__ = [
     "MEDIA_TOKENS",
@@ -143,6 +144,7 @@ class Transcript:
         "_pending_keys",
         "_report",
         "_sent",
+        "_slots",
         "_tokens",
     )
 
@@ -153,7 +155,10 @@ class Transcript:
         self._messages: list[Message] = []
         self._ids: set[str] = set()
         self._owed: tuple[ToolUse, ...] = ()
-        self._answering: Answering | None = None
+        self._slots: tuple[Slot, ...] = ()
+        """Of what is owed, once somebody asked for them."""
+        self._answering: weakref.ref[Answering] | None = None
+        """Who has them. It knows this transcript; the other way round too, no count would ever free the two."""
         self._tokens = 0
         self._doubts: dict[str, tuple[str, ...]] = {}
         self._pending_keys: list[str] = []
@@ -268,9 +273,9 @@ class Transcript:
         return self._origin
 
     def __getstate__(self) -> tuple[None, dict[str, object]]:
-        """All but its origin: what keeps artifacts belongs to this process."""
+        """All but its origin, since what keeps artifacts belongs to this process, and those who answer it here."""
         kept = {name: getattr(self, name) for name in self.__slots__}
-        return None, {**kept, "_origin": None}
+        return None, {**kept, "_origin": None, "_answering": None}
 
     # Writing
 
@@ -387,15 +392,18 @@ class Transcript:
 
         Errors: `TranscriptError` when nothing is owed.
         """
-        if self._answering is None:
+        answering = None if self._answering is None else self._answering()
+        if answering is None:
             if not self._owed:
                 raise TranscriptError("nothing is owed: the last message asks for no tool")
-            self._answering = Answering(self._owed, self._answer)
-        return self._answering
+            self._slots = self._slots or slots_for(self._owed)
+            answering = Answering(self._slots, self._answer)
+            self._answering = weakref.ref(answering)
+        return answering
 
     def _answer(self, results: tuple[ToolResult, ...]) -> Message:
         message = Message("user", results)
-        self._answering = None
+        self._answering, self._slots = None, ()
         self._append(message)
         return message
 
@@ -461,7 +469,7 @@ class Transcript:
         made: Transcript = self.copy()
         if self._owed:
             # Slots of this transcript are read, never written: its own results may still come.
-            slots = self._answering.slots if self._answering else slots_for(self._owed)
+            slots = self._slots or slots_for(self._owed)
             made._answer(tuple([as_settled(slot, words or truth) for slot in slots]))
         return made
 

@@ -22,6 +22,16 @@ __all__ = ["EarlyReads"]
 class EarlyReads:
     """The calls of one attempt as they come in, and the reads that did not wait for its end."""
 
+    __slots__ = (
+        "_allowed",
+        "_asked",
+        "_begun",
+        "_halt",
+        "_intents",
+        "_open",
+        "_run",
+    )
+
     def __init__(self, run: Run, *, allowed: bool) -> None:
         self._run = run
         self._allowed = allowed

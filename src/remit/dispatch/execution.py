@@ -49,6 +49,28 @@ _RETRY_SECONDS = 0.1
 class Execution:
     """One call that may run."""
 
+    __slots__ = (
+        "_arguments",
+        "_billed",
+        "_call",
+        "_computed",
+        "_frame",
+        "_halt",
+        "_interview",
+        "_left_running",
+        "_read_once",
+        "_reserved",
+        "_run",
+        "_step",
+        "_tool",
+        "_until",
+        "carried_out",
+        "entered",
+        "in_doubt",
+        "overshoot",
+        "path",
+    )
+
     def __init__(
         self,
         run: Run,
@@ -313,6 +335,8 @@ class Execution:
         if self._interview is None or not isinstance(ending, Raised):
             return None
         found, ours = interruption(ending.error), self._interview.open
+        if ours is not None:
+            ours.with_traceback(None)  # the body has ended, and its frames hold this execution
         same = found is not None and ours is not None and found.question is ours.question
         return found if same else None
 

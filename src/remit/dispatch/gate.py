@@ -67,6 +67,34 @@ def price_of(tool: Tool[..., Any]) -> Amount:
 class Passage:
     """One call on its way."""
 
+    __slots__ = (
+        "_arguments",
+        "_as_edited",
+        "_asked_at",
+        "_bad",
+        "_begun",
+        "_denied",
+        "_execution",
+        "_fits",
+        "_granted",
+        "_halt",
+        "_reserved",
+        "_run_until",
+        "_stays_open",
+        "_tool",
+        "_verdict",
+        "_whose_time",
+        "_withheld",
+        "after",
+        "call",
+        "finished",
+        "judged",
+        "result",
+        "run",
+        "undecided",
+        "until",
+    )
+
     def __init__(self, run: Run, call: CallState, *, halt: Halt | None = None) -> None:
         self.run = run
         self.call = call

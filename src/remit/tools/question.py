@@ -89,6 +89,13 @@ def interruption(error: BaseException) -> Interruption | None:
 class Interview:
     """The questions of one entry of a body."""
 
+    __slots__ = (
+        "_answers",
+        "_asked",
+        "_lock",
+        "open",
+    )
+
     def __init__(self, answers: Sequence[Answered]) -> None:
         """`answers` are those of earlier entries, in the order of asking."""
         self._answers = answers
