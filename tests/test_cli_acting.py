@@ -529,14 +529,15 @@ def test_a_run_is_cancelled_from_another_process_while_its_tool_hangs(desk: Cli)
     """K1: within seconds, closed by the process that has it, and both tell the same end."""
     with hanging(desk.directory) as process:
         began = time.monotonic()
-        ended = desk("cancel", "h1", "--json")
+        ended = desk("cancel", "h1", "--json", "--reason", "not today", "--grace", "0.1")
         assert time.monotonic() - began < 20, "the tool would have hung for 50 s"
         assert ended.document["runs"] == [
-            {"run_id": "h1", "reason": "cancelled", "cancelled": True}
+            {"run_id": "h1", "reason": "cancelled", "cancelled": True, "error": "not today"}
         ]
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (exits.INTERRUPTED, "I hang.\n")
         assert "remit resume h1 --reopen" in err
+    assert "cancelled (not today)" in desk("show", "h1").out
     again = desk("resume", "h1", "--quiet")
     assert again.code == exits.INTERRUPTED
     reopened = desk("resume", "h1", "--reopen", "--quiet")
@@ -555,6 +556,55 @@ def test_a_killed_run_is_cancelled_by_whoever_says_so(desk: Cli) -> None:
     assert "run done had ended" in ended.err
     assert desk("approvals").out == "Nothing is waited for.\n"
     assert desk("cancel", "nonesuch").code == exits.NOT_FOUND
+
+
+def test_of_several_runs_one_that_cannot_be_cancelled_keeps_no_other_from_it(desk: Cli) -> None:
+    """K1: each on its own, and the exit code tells; a name that means nothing cancels none."""
+    waiting(desk, "pay", "r1")
+    waiting(desk, "pay", "r2")
+    assert desk("cancel", "r1", "r3").code == exits.NOT_FOUND
+    assert desk("cancel", "r1", "--grace", "-1").code == exits.USAGE
+    assert len(desk("approvals", "--json").document["approvals"]) == 2
+    desk("store", "erase", "--run", "r2", "--yes")
+    ended = desk("cancel", "r2", "r1", "r1", "--json")
+    assert (ended.code, [each["run_id"] for each in ended.document["runs"]]) == (4, ["r1"])
+    assert "r2" in ended.err
+    assert desk("cancel", "r2").code == exits.USAGE
+
+
+def test_several_are_shown_together_and_each_is_decided_on_its_own(desk: Cli) -> None:
+    """E5, E6: what was decided meanwhile keeps no other from it; the exit code and the document tell."""
+    first, second, third = (waiting(desk, "pay", f"r{n}") for n in (1, 2, 3))
+    ids = [each["id"] for each in (first, second, third)]
+    desk("reject", ids[1], "--no-resume")
+    assert desk("approve", *ids, "nonesuch", "--yes").code == exits.NOT_FOUND
+    assert ledger(desk.directory) == []
+    ended = desk("approve", *ids, ids[0], "--yes", "--json", "--reason", "both are fine")
+    assert ended.code == exits.CONFLICT
+    decided = ended.document["decisions"]
+    assert [each["id"] for each in decided] == [ids[0], ids[2]]
+    assert [each["outcome"]["reason"] for each in decided] == ["completed", "completed"]
+    assert [each["result"]["status"] for each in decided] == ["ok", "ok"]
+    assert [(each["id"], each["why"]) for each in ended.document["failed"]] == [(ids[1], "used")]
+    assert len(ledger(desk.directory)) == 2
+    for each in (first, third):
+        assert each["run_id"] in ended.err, "all of them are shown"
+
+
+def test_of_several_that_are_refused_each_run_goes_on(desk: Cli) -> None:
+    """E5: and one id that can be decided no more is an error of its own, as alone."""
+    ids = [waiting(desk, "pay", f"r{n}")["id"] for n in (1, 2)]
+    ended = desk("reject", *ids, "--reason", "no", "--quiet")
+    assert (ended.code, ended.out) == (0, "all done\nall done\n")
+    assert desk("reject", ids[0]).code == exits.CONFLICT
+    ended = desk("reject", *ids, "--json")
+    assert (ended.code, ended.document["decisions"]) == (exits.CONFLICT, [])
+
+
+def test_people_who_type_inbox_get_their_inbox(desk: Cli) -> None:
+    """An alias for what is typed from habit."""
+    waiting(desk)
+    assert desk("inbox", "--json").document == desk("approvals", "--json").document
 
 
 def test_what_is_said_to_a_run_is_heard_when_it_goes_on(desk: Cli) -> None:

@@ -111,6 +111,96 @@ def test_a_cancel_from_another_process_ends_a_long_tool_within_a_second() -> Non
     run_virtual(main())
 
 
+@tool(effect="idempotent")
+async def stubborn(seconds: float) -> str:
+    """Takes so long to stop."""
+    try:
+        await asyncio.sleep(AN_HOUR)
+    except asyncio.CancelledError:
+        await asyncio.sleep(seconds)
+    return "stopped in order"
+
+
+@pytest.mark.parametrize(
+    ("grace", "status", "seconds"),
+    [(None, "unknown", 0.5), (10.0, "ok", 5.0), (0.0, "unknown", 0.0), (1, "unknown", 1.0)],
+)
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_whoever_cancels_says_why_and_how_long_tools_have_to_stop(
+    elsewhere: bool, grace: float | None, status: str, seconds: float
+) -> None:
+    """K1: from whichever process; the words are the end's, and stand in the journal."""
+
+    async def main() -> None:
+        store = Common()
+        there = desk([[("stubborn", {"seconds": 5})], "done"], [stubborn], store=store)
+        here = desk(["never asked"], store=Window(store)) if elsewhere else there
+
+        async def cancel() -> None:
+            await here.cancel("r", reason="the customer hung up", grace=grace)
+
+        outcome, ended = await while_it_runs(there.run("go", run_id="r"), after(10, cancel()))
+        assert (outcome.reason, outcome.error) == (Reason.CANCELLED, "the customer hung up")
+        assert statuses(outcome) == [status]
+        heard = 0.51 if elsewhere else 0.0
+        assert 10 + seconds <= ended <= 10.01 + seconds + heard
+        stored = await here.outcome("r")
+        assert stored.error == "the customer hung up"
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(("grace", "status"), [(12.0, "ok"), (8.0, "unknown")])
+def test_a_run_inside_has_half_of_what_whoever_cancels_gives(grace: float, status: str) -> None:
+    """K3: so that it is closed before the call around it is given up."""
+
+    async def main() -> None:
+        store = Common()
+        inner = desk([[("stubborn", {"seconds": 5})], "done"], [stubborn], name="inner")
+        task = inner.as_tool("task", "Do it.", limits=LIMITS)
+        outer = desk([[("task", {"task": "go"})], "done"], [task], store=store)
+        cancel = outer.cancel("r", reason="why", grace=grace)
+        outcome, _ = await while_it_runs(outer.run("go", run_id="r"), after(10, cancel))
+        assert (outcome.reason, outcome.error) == (Reason.CANCELLED, "why")
+        [child] = set(store._runs) - {"r"}
+        inside = await outer.outcome(child)
+        assert (inside.reason, inside.error) == (Reason.CANCELLED, "why")
+        assert statuses(inside) == [status]
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"grace": -1}, {"grace": float("nan")}, {"grace": "5"}, {"grace": True}, {"reason": 5}],
+)
+def test_what_is_said_with_a_cancel_is_checked_before_anything_is_cancelled(wrong: Any) -> None:
+    """K1: a wrong call cancels nothing."""
+
+    async def main() -> None:
+        store = Common()
+        remit = desk([[("pay", {"amount": 7})], "done"], [pay], store=store)
+        await remit.run("go", run_id="r")
+        with pytest.raises(ConfigurationError):
+            await remit.cancel("r", **wrong)
+        assert (await remit.outcome("r")).reason is Reason.WAITING
+
+    run_virtual(main())
+
+
+def test_a_cancel_whose_words_cannot_be_read_counts_all_the_same() -> None:
+    """K1: a requested cancel always wins."""
+
+    async def main() -> None:
+        store = Common()
+        remit = desk([[("watch", {})], "done"], [watch], store=store)
+        posted = store.post("r", "cancel", b'{"grace":"long"}')
+        outcome, _ = await while_it_runs(remit.run("go", run_id="r"), after(10, posted))
+        assert (outcome.reason, outcome.error) == (Reason.CANCELLED, None)
+
+    run_virtual(main())
+
+
 def test_a_cancel_from_another_process_ends_a_long_model_call_within_a_second() -> None:
     """K1: the same where the model takes its time."""
 

@@ -34,6 +34,7 @@ from remit.models.opening import check_ready
 from remit.outcome import Outcome, Reason
 from remit.pending import PendingKind
 from remit.plan import ready_calls
+from remit.posts import write_cancel
 from remit.record import Record
 from remit.render import error_words
 from remit.report import read_on, read_state, stored_outcome
@@ -42,6 +43,7 @@ from remit.run import LIMIT_REASONS, Run
 from remit.sessions import Begun, GoneOn, begin, with_history
 from remit.state import RunState
 from remit.store.base import Held, Journal, Lease, NewRow, NewRun, RunInfo, Superseded
+from remit.supervise import Cancel
 from remit.surroundings import changes, refuse_unsafe, tools_of
 from remit.transcript import Transcript
 from remit.withdraw import withdraw_left
@@ -214,7 +216,7 @@ async def _give_up(config: Config, host: Host, run_id: str) -> None:
 
     async def close() -> None:
         alone = Host(host.store, host.workers)
-        await (await cancel(config, alone, run_id)).task
+        await (await cancel(config, alone, run_id, Cancel())).task
 
     closing = asyncio.get_running_loop().create_task(close())
     # Where that fails, the run is there to be resumed or cancelled.
@@ -365,7 +367,7 @@ async def look(config: Config, host: Host, run_id: str) -> Activation:
     return _over(await stored_outcome(host.store, state, config.output))
 
 
-async def cancel(config: Config, host: Host, run_id: str) -> Activation:
+async def cancel(config: Config, host: Host, run_id: str, said: Cancel) -> Activation:
     """End a run wherever it stands. One that another process executes is told to, and waited for.
 
     Where that process dies over it, the run is ended here. Errors: `ConfigurationError` for an unknown run.
@@ -373,27 +375,27 @@ async def cancel(config: Config, host: Host, run_id: str) -> Activation:
     told, pause = False, _FOLLOW_SECONDS
     while True:
         try:
-            return await _cancel_here(config, host, run_id)
+            return await _cancel_here(config, host, run_id, said)
         except RunBusy:
             if not told:
-                told = await host.store.post(run_id, "cancel")
+                told = await host.store.post(run_id, "cancel", write_cancel(said))
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_FOLLOW_SECONDS)
 
 
-async def _cancel_here(config: Config, host: Host, run_id: str) -> Activation:
+async def _cancel_here(config: Config, host: Host, run_id: str, said: Cancel) -> Activation:
     """End a run that nobody else executes. Errors: `ConfigurationError` for an unknown run, `RunBusy`."""
     found = _LIVE.get((id(host.store), run_id))
     if found is not None:
-        found.run.halt.set_threadsafe("cancelled")
+        found.run.halt.set_threadsafe("cancelled", said)
         return Activation(_followed(found))
     state = await _known_state(host.store, run_id)
     if state.ended is not None:
         return _over(await stored_outcome(host.store, state, config.output))
     try:
-        return await _activate(config, host, state, None, limits=None, halted=True)
+        return await _activate(config, host, state, None, limits=None, halted=said)
     except (GoneOn, _MovedOn):  # it ended in the meantime
-        return await _cancel_here(config, host, run_id)
+        return await _cancel_here(config, host, run_id, said)
 
 
 async def _known_state(store: Journal, run_id: str) -> RunState:
@@ -420,7 +422,7 @@ async def _activate(
     deps: Any,
     *,
     limits: Limits | None,
-    halted: bool = False,
+    halted: Cancel | None = None,
     reserve: bool = False,
 ) -> Activation:
     """Become the writer of a run and drive it in a task of its own; `halted`: only to its end.
@@ -438,7 +440,7 @@ async def _activate(
         raise GoneOn(run_id, lease)
     try:
         state = await read_on(host.store, known)
-        if not halted:
+        if halted is None:
             refuse_unsafe(state, config)
     except BaseException:  # a cancellation too: nobody would give the lease back
         await host.store.release(lease)
@@ -462,8 +464,8 @@ async def _activate(
         reserve=reserve,
     )
     run.again, run.changed = again, changed
-    if halted:
-        run.halt.set("cancelled")
+    if halted is not None:
+        run.halt.set("cancelled", halted)
     elif state.calls:
         run.restart_guards()
     task = run.loop.create_task(execute(run), name=f"remit {config.name} {run_id}")

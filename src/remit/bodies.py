@@ -86,14 +86,15 @@ class Body:
     ) -> Ended:
         """Wait for the end until an instant or a halt; then cancel once, wait for the grace, abandon.
 
-        Units: `until` is on the event loop's clock, `grace` in seconds. `before_cut` is called before
-        the cancellation; `on_late` is told the end of an abandoned function.
+        Units: `until` is on the event loop's clock, `grace` in seconds, unless whoever halts says another. `before_cut`
+        is called before the cancellation; `on_late` is told the end of an abandoned function.
         """
         if await arrived(self.future, until=until, halt=halt):
             ending = self._ending()
             return Ended(ending, "halt" if was_stopped(ending, halt) else None)
         cut: Cut = "time" if halt is None or halt.cause is None else "halt"
         before_cut()
+        grace = grace if halt is None else halt.grace(grace)
         if self._task is not None:
             return Ended(await give_up(self._task, grace=grace, halt=halt, on_late=on_late), cut)
         return await self._leave_worker(cut, halt, grace, on_late)

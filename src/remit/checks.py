@@ -20,6 +20,7 @@ from remit.store.base import Journal
 
 __all__ = [
     "Parts",
+    "check_cancel",
     "check_content",
     "check_model",
     "check_name",
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 _MAX_NAME_CHARS = 200
+_MAX_REASON_CHARS = 2_000
+_MAX_GRACE_SECONDS = 3_600
 _JOURNAL = [name for name, member in vars(Journal).items() if inspect.iscoroutinefunction(member)]
 """What a store can be asked."""
 
@@ -146,6 +149,19 @@ def check_name(what: str, name: object) -> None:
     _refuse_unless(
         isinstance(name, str) and 0 < len(name) <= _MAX_NAME_CHARS and name.isprintable(),
         f"{what}= is a text of 1 to {_MAX_NAME_CHARS} printable characters",
+    )
+
+
+def check_cancel(reason: object, grace: object) -> None:
+    """What is said with a cancel. Errors: `ConfigurationError`."""
+    _refuse_unless(
+        isinstance(reason, str) and len(reason) <= _MAX_REASON_CHARS,
+        f"reason= is a text of up to {_MAX_REASON_CHARS:,} characters",
+    )
+    seconds = grace if isinstance(grace, int | float) and not isinstance(grace, bool) else -1
+    _refuse_unless(
+        grace is None or 0 <= seconds <= _MAX_GRACE_SECONDS,
+        f"grace= is a number of seconds from 0 to {_MAX_GRACE_SECONDS:,}",
     )
 
 

@@ -19,7 +19,7 @@ from remit.pending import AnswerCallback, ConfirmCallback
 from remit.redaction import Redactor
 from remit.resources import Path
 from remit.store.base import Journal
-from remit.supervise import Halt, HaltCause
+from remit.supervise import Cancel, Halt, HaltCause
 
 __all__ = ["CURRENT", "Frame"]
 
@@ -125,11 +125,11 @@ class Frame:
         bills = (account.bill for account in self._accounts.values())
         return sum(bills, NOTHING).beyond(self.recorded + self._elsewhere)
 
-    def halt(self, cause: HaltCause | None) -> None:
+    def halt(self, cause: HaltCause | None, said: Cancel) -> None:
         """Stop every run inside: those of a detached run are detached too, so that they stay resumable."""
         self.detaching = cause == "detached"
         for halt in self.halts:
-            halt.set_threadsafe("detached" if self.detaching else "cancelled")
+            halt.set_threadsafe("detached" if self.detaching else "cancelled", said.inside)
 
 
 CURRENT: ContextVar[Frame | None] = ContextVar("remit.current", default=None)

@@ -44,6 +44,8 @@ class Room(msgspec.Struct, frozen=True):
     full: str | None = None
     """What fills the model's window, in words, where no request fits it any more."""
     cancelled: bool = False
+    why: str = ""
+    """As whoever cancelled it said."""
     detached: bool = False
     queued: bool = False
     """Input waits for its place behind the results (T5)."""
@@ -101,7 +103,7 @@ Move: TypeAlias = Ask | Elide | Answer | Check | Wait | Stop | Leave
 def plan(state: RunState, room: Room) -> Move:
     """The next move. The order of the rules is the order of the promises."""
     if room.cancelled:
-        return Stop(Reason.CANCELLED)
+        return Stop(Reason.CANCELLED, error=room.why or None)
     if state.vetoed is not None:
         return Stop(Reason.VETOED, error=state.vetoed)
     if room.detached:

@@ -1,16 +1,27 @@
-"""What outsiders leave for a run, as bytes in its inbox: decisions, answers and results.
+"""What outsiders leave for a run, as bytes in its inbox: decisions, answers and results, and that it is to end.
 
-The store puts a line of its own before each, with the pending that it is about.
+The store puts a line of its own before what is about a pending, with that pending.
 """
 
 from __future__ import annotations
+
+import msgspec
 
 from remit.canonical import decode, encode
 from remit.errors import JournalError
 from remit.pending import Decision
 from remit.rows import Supplied
+from remit.supervise import Cancel
 
-__all__ = ["pending_id_of", "read_decision", "read_supply", "write_decision", "write_supply"]
+__all__ = [
+    "pending_id_of",
+    "read_cancel",
+    "read_decision",
+    "read_supply",
+    "write_cancel",
+    "write_decision",
+    "write_supply",
+]
 
 
 def write_decision(decision: Decision) -> bytes:
@@ -28,6 +39,19 @@ def write_decision(decision: Decision) -> bytes:
 def write_supply(value: str, *, is_error: bool, by: str) -> bytes:
     """The bytes of what is supplied, in the store; `value` is JSON."""
     return encode({"value": value, "is_error": is_error, "by": by})
+
+
+def write_cancel(cancel: Cancel) -> bytes:
+    """The bytes of a cancel in the store: none where nothing is said with it."""
+    return encode(msgspec.to_builtins(cancel)) if cancel != Cancel() else b""
+
+
+def read_cancel(body: bytes) -> Cancel:
+    """What was said with a cancel. It counts, whatever that was: words that cannot be read are none."""
+    try:
+        return msgspec.json.decode(body, type=Cancel) if body else Cancel()
+    except (msgspec.DecodeError, UnicodeError):
+        return Cancel()
 
 
 def pending_id_of(body: bytes) -> str:

@@ -22,6 +22,7 @@ from remit import activation
 from remit.activation import Activation, Host, Request
 from remit.artifacts import Artifact, digest_of
 from remit.checks import (
+    check_cancel,
     check_model,
     check_name,
     check_options,
@@ -55,6 +56,7 @@ from remit.redaction import Redactor
 from remit.store.base import Journal
 from remit.store.grants import Grant
 from remit.store.names import store_named
+from remit.supervise import Cancel
 from remit.tools import Call, Tool, Tools, resolve
 from remit.transcript import Transcript
 from remit.workers import ThreadWorkers, Workers
@@ -405,13 +407,18 @@ class Remit(Generic[Deps, Out_co]):
         host = self._host(detached=True, listeners=())
         return await (await activation.look(self._config, host, run_id)).task
 
-    async def cancel(self, run_id: str) -> Outcome[Out_co]:
+    async def cancel(
+        self, run_id: str, *, reason: str = "", grace: float | None = None
+    ) -> Outcome[Out_co]:
         """End a run wherever it stands, in whichever process, and wait until it is closed.
 
-        Errors: `ConfigurationError` for an unknown run.
+        `reason` is recorded with the end, as `Outcome.error`. `grace` is how many seconds tools under way have to stop,
+        instead of those of `runtime`. Errors: `ConfigurationError` for an unknown run.
         """
+        check_cancel(reason, grace)
         host = self._host(detached=True, listeners=())
-        return await (await activation.cancel(self._config, host, run_id)).task
+        said = Cancel(reason, grace)
+        return await (await activation.cancel(self._config, host, run_id, said)).task
 
     async def artifact(self, handle: str, *, run_id: str) -> Artifact:
         """The full output behind a handle that a result of this run, of its children or of its history names.

@@ -35,7 +35,7 @@ from remit.occupancy import fixed_tokens, what_fills
 from remit.outcome import Reason
 from remit.pending import AnswerCallback, ConfirmCallback, Decision, PendingKind
 from remit.plan import Room
-from remit.posts import pending_id_of, read_decision, read_supply
+from remit.posts import pending_id_of, read_cancel, read_decision, read_supply
 from remit.preview import MASK
 from remit.quote import CLOSING_OUTPUT, OUTPUT_FLOOR, Quote, quote, worst_case
 from remit.record import Record
@@ -134,6 +134,7 @@ class Run:
     __slots__ = (
         "__weakref__",
         "_fixed_tokens",
+        "_grace",
         "_look_above",
         "_prepared",
         "_quoted",
@@ -149,7 +150,6 @@ class Run:
         "deps",
         "early",
         "frame",
-        "grace",
         "guards",
         "halt",
         "listeners",
@@ -194,9 +194,8 @@ class Run:
         self.redact = both(config.redact, None if frame is None else frame.redact)
         """What is applied to the texts of tools: this remit's own, then that of the call around it."""
         self.halt = Halt(self.loop)
-        self.grace = config.grace if frame is None else min(config.grace, frame.settle_seconds / 2)
-        """Seconds for which what was cancelled is waited for. A run inside a call has half of what the call
-        has, so that it is closed before the call is given up (K3)."""
+        self._grace = config.grace if frame is None else min(config.grace, frame.settle_seconds / 2)
+        """A run inside a call has half of what the call has, so that it is closed before the call is given up (K3)."""
         self.over = False
         """It hears nobody any more."""
         self.guards = Guards(config.guards, self._veto, self.halt)
@@ -273,6 +272,7 @@ class Run:
             return Room(
                 now=self.config.now(),
                 cancelled=self.halt.cause == "cancelled",
+                why=self.halt.said.reason,
                 detached=self.halt.cause == "detached",
             )
         limit = self._limit()
@@ -283,6 +283,7 @@ class Run:
             limit=limit,
             closing=limit is None or self._closing_fits(),
             cancelled=self.halt.cause == "cancelled",
+            why=self.halt.said.reason,
             detached=self.halt.cause == "detached",
             queued=bool(self.queue or self.state.unsaid),
             elision=elision,
@@ -484,6 +485,11 @@ class Run:
 
     # Outsiders
 
+    @property
+    def grace(self) -> float:
+        """Seconds for which what was cancelled is waited for: as whoever cancelled the run says, if they do."""
+        return self.halt.grace(self._grace)
+
     def abort(self) -> None:
         """Stop, because whoever waits for this run was cancelled."""
         detaching = self.frame is not None and self.frame.detaching
@@ -538,7 +544,7 @@ class Run:
 
     def _cancel(self, posted: Posted) -> None:
         if not self.record.is_moot(posted):
-            self.halt.set("cancelled")
+            self.halt.set("cancelled", read_cancel(posted.body))
 
     def _take_late(self, late: Late) -> None:
         if late.key not in self.state.late:

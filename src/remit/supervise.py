@@ -24,6 +24,7 @@ __all__ = [
     "ABANDONED",
     "BLOCKING_SECONDS",
     "Abandoned",
+    "Cancel",
     "Ending",
     "Halt",
     "HaltCause",
@@ -61,16 +62,34 @@ Ending: TypeAlias = Returned | Raised
 HaltCause: TypeAlias = Literal["cancelled", "vetoed", "detached"]
 
 
+class Cancel(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What somebody says who cancels a run."""
+
+    reason: str = ""
+    grace: float | None = None
+    """Seconds that what is under way has to stop; None: as many as the run gives by itself."""
+
+    @property
+    def inside(self) -> Cancel:
+        """The same for a run inside of a call, which has half of what the call has."""
+        return self if self.grace is None else Cancel(self.reason, self.grace / 2)
+
+
+_NOTHING_SAID: Final = Cancel()
+
+
 class Halt:
     """The one way in which a run is told to stop. Set once; the strongest cause stands."""
 
-    __slots__ = ("_above", "_alarm", "_loop", "_watchers", "cause")
+    __slots__ = ("_above", "_alarm", "_loop", "_watchers", "cause", "said")
 
     _RANK: Final = {"detached": 0, "vetoed": 1, "cancelled": 2}
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, above: Halt | None = None) -> None:
         """`above`: a halt that this one follows, until `close`."""
         self.cause: HaltCause | None = None
+        self.said = _NOTHING_SAID
+        """By whoever cancelled first, and said anything."""
         self._loop = loop
         self._watchers: dict[Callable[[], None], float] = {}
         self._alarm: asyncio.TimerHandle | None = None
@@ -79,8 +98,10 @@ class Halt:
             above.watch(self._follow)
             self._follow()
 
-    def set(self, cause: HaltCause) -> None:
+    def set(self, cause: HaltCause, said: Cancel = _NOTHING_SAID) -> None:
         """Stop. On the event loop of the run only; from elsewhere `set_threadsafe`."""
+        if self.said is _NOTHING_SAID:
+            self.said = said
         if self.cause is None or self._RANK[cause] > self._RANK[self.cause]:
             self.cause = cause
         for wake in tuple(self._watchers):
@@ -90,14 +111,18 @@ class Halt:
         """Stop, because whoever waits was cancelled."""
         self.set("cancelled")
 
-    def set_threadsafe(self, cause: HaltCause) -> None:
+    def set_threadsafe(self, cause: HaltCause, said: Cancel = _NOTHING_SAID) -> None:
         """Stop, from any thread. A loop that is closed has nothing left to stop."""
         with contextlib.suppress(RuntimeError):  # closed, perhaps at this very moment
-            self._loop.call_soon_threadsafe(self.set, cause)
+            self._loop.call_soon_threadsafe(self.set, cause, said)
+
+    def grace(self, usual: float) -> float:
+        """Seconds for which what was cancelled is waited for."""
+        return usual if self.said.grace is None else self.said.grace
 
     def _follow(self) -> None:
         if self._above is not None and self._above.cause is not None:
-            self.set(self._above.cause)
+            self.set(self._above.cause, self._above.said)
 
     def watch(self, wake: Callable[[], None], until: float = math.inf) -> None:
         """Have `wake` called at a halt, and at `until` on the event loop's clock.

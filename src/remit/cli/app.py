@@ -37,7 +37,7 @@ class _Command(NamedTuple):
     epilogue: str = ""
 
 
-_ALIASES: Final = {"ls": "runs", "logs": "tail"}
+_ALIASES: Final = {"inbox": "approvals", "logs": "tail", "ls": "runs"}
 """What people will type from habit; no help lists it."""
 
 _COMMANDS: Final = (
@@ -88,15 +88,15 @@ _COMMANDS: Final = (
     _Command(
         "approve",
         "remit.cli.decide:approve",
-        "ID [FLAGS]",
-        "Approve a call once, after seeing exactly what will run.",
+        "ID... [FLAGS]",
+        "Approve calls once each, after seeing exactly what will run.",
         exits.TABLE,
     ),
     _Command(
         "reject",
         "remit.cli.decide:reject",
-        "ID [FLAGS]",
-        "Refuse a call that waits for approval.",
+        "ID... [FLAGS]",
+        "Refuse calls that wait for approval.",
         exits.TABLE,
     ),
     _Command(

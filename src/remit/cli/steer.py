@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from remit.analysis.cells import visible
 from remit.canonical import encode
+from remit.checks import check_cancel
 from remit.cli import exits
 from remit.cli.content import proper_text, read_piped
 from remit.cli.documents import VERSION, write_document
@@ -17,8 +19,10 @@ from remit.cli.options import STDIN, StoreFlag
 from remit.cli.signals import Interrupts, run_until_done
 from remit.cli.stores import reached_by
 from remit.cli.streams import complain, own_stdout
+from remit.errors import RemitError
 from remit.live import content_of
 from remit.outcome import Outcome, Reason
+from remit.store.directory import RunEntry
 from remit.store.sqlite import SqliteStore
 
 __all__ = ["cancel", "send"]
@@ -30,6 +34,8 @@ def cancel(
     run: Annotated[str, _RUN],
     /,
     *others: Annotated[str, _RUN],
+    reason: Annotated[str, Parameter(metavar="TEXT")] = "",
+    grace: Annotated[float | None, Parameter(metavar="S")] = None,
     store: StoreFlag = None,
     json: bool = False,
 ) -> int:
@@ -40,25 +46,35 @@ def cancel(
     Args:
         run: The id of the run or the beginning of it, @last, @-2 or session:NAME.
         others: More runs.
+        reason: Why, in words that are kept with the end of the run.
+        grace: So many seconds for tools under way to stop; what runs on is left, and may yet take effect. Without it half
+            a second, or what the code of the run says.
         json: Answer with one JSON document.
     """
+    why = proper_text(reason, "--reason")
+    check_cancel(why, grace)
     with own_stdout() as streams, opened(store) as kept_in:
 
         async def main(_: Interrupts) -> int:
-            named = [await run_named(kept_in, each) for each in (run, *others)]
-            outcomes: list[Outcome[Any]] = await asyncio.gather(
-                *(stand_in(each.remit, kept_in).cancel(each.run_id) for each in named)
+            found = [await run_named(kept_in, each) for each in (run, *others)]
+            named = {each.run_id: each for each in found}.values()
+            ends: list[Outcome[Any] | RemitError] = await asyncio.gather(
+                *(_cancelled(kept_in, each, why, grace) for each in named)
             )
+            outcomes = [end for end in ends if isinstance(end, Outcome)]
+            failed = [end for end in ends if isinstance(end, RemitError)]
+            if failed and len(ends) == 1:
+                raise failed[0]
             if json:
-                write_document(
-                    {"v": VERSION, "runs": [_ended(each) for each in outcomes]}, streams.answer
-                )
-                return exits.OK
-            for outcome in outcomes:
-                print(f"{outcome.run_id} {outcome.reason.value}", file=streams.answer)
+                documents = [_ended(each) for each in outcomes]
+                write_document({"v": VERSION, "runs": documents}, streams.answer)
+            for outcome in () if json else outcomes:
+                print(f"{visible(outcome.run_id)} {outcome.reason.value}", file=streams.answer)
                 if outcome.reason is not Reason.CANCELLED:
                     complain(f"run {outcome.run_id} had ended before it was cancelled")
-            return exits.OK
+            for error in failed:
+                complain(str(error))
+            return exits.CONFLICT if failed else exits.OK
 
         return run_until_done(main)
 
@@ -112,9 +128,20 @@ async def _may_hear(store: SqliteStore, run_id: str) -> bool:
     return info is not None and info.status != "ended"
 
 
+async def _cancelled(
+    store: SqliteStore, run: RunEntry, reason: str, grace: float | None
+) -> Outcome[Any] | RemitError:
+    """How it ended; of several, one that cannot be cancelled keeps no other from it."""
+    try:
+        return await stand_in(run.remit, store).cancel(run.run_id, reason=reason, grace=grace)
+    except RemitError as error:
+        return error
+
+
 def _ended(outcome: Outcome[Any]) -> dict[str, Any]:
     return {
         "run_id": outcome.run_id,
         "reason": outcome.reason.value,
         "cancelled": outcome.reason is Reason.CANCELLED,
+        "error": outcome.error,
     }

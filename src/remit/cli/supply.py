@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 from cyclopts import Parameter
 
 from remit.canonical import parse_json
+from remit.cli.cases import Case
 from remit.cli.content import decoded, proper_text, read_bounded, read_piped
 from remit.cli.deciding import Act, carry_out, find
 from remit.cli.forms import Misfit, checked, read
@@ -53,16 +54,16 @@ def supply(
     with own_stdout() as streams, opened(store) as kept_in:
         act = Act(streams, store, again, display, json=json, resumes=not no_resume)
         text = _given(value, here(), streams)
-        case = find(kept_in, pending, act, _SUPPLIED)
+        [case] = find(kept_in, [pending], act, _SUPPLIED)
         who, asked = by or login(), case.pending
         given = text if error else _read(asked, text)
 
-        async def hand_in(remit: AnyRemit) -> None:
+        async def hand_in(remit: AnyRemit, _: Case) -> None:
             await remit.supply(asked.id, given, is_error=error, by=who)
 
         said = {"decision": "supplied", "by": who}
         # A result from elsewhere is redacted as the code of its run says.
-        return carry_out(act, kept_in, case, hand_in, said, needs_code=asked.kind == "result")
+        return carry_out(act, kept_in, [case], hand_in, said, needs_code=asked.kind == "result")
 
 
 def _given(value: str, directory: Path, streams: Streams) -> str:

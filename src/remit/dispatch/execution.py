@@ -231,7 +231,7 @@ class Execution:
             return Ended(None, entered=False)
 
         def before_cut() -> None:
-            self._frame.halt(self._halt.cause)
+            self._frame.halt(self._halt.cause, self._halt.said)
             if descent is not None:
                 descent.cut()
 

@@ -9,7 +9,7 @@ _remit() {
   prev="${COMP_WORDS[COMP_CWORD-1]}"
 
   # Build list of options that take values (to skip their arguments)
-  local options_with_values='--base-url --by --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --older-than --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
+  local options_with_values='--base-url --by --call --calls --color --confirm --cursor --file --from --grace --grep --instructions --limit --model --older-than --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
 
   # Build list of all valid command names (to distinguish from positionals)
   local all_commands='approvals approve artifact backup cancel chat check completion config demo doctor erase info prune reject resume run runs send show store supply tail tools'
@@ -109,7 +109,7 @@ _remit() {
           ;;
         "approve")
           if [[ ${cur} == -* ]]; then
-            local -a _c=("--yes" "--by" "--no-resume" "--remit" "--tools" "--model" "--base-url" "--confirm" "--store" "--json" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
+            local -a _c=("--yes" "--reason" "--by" "--no-resume" "--remit" "--tools" "--model" "--base-url" "--confirm" "--store" "--json" "--plain" "--quiet" "--verbose" "--no-motion" "--color" "--help" "-h" "--version")
             local _q
             COMPREPLY=()
             for _x in "${_c[@]}"; do
@@ -121,6 +121,9 @@ _remit() {
               _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
             fi
             case "$_value_prev" in
+              --reason)
+                COMPREPLY=()
+                ;;
               --by)
                 COMPREPLY=()
                 ;;
@@ -151,7 +154,14 @@ _remit() {
                 done
                 ;;
               *)
-                COMPREPLY=()
+                case ${positional_count} in
+                  0)
+                    COMPREPLY=()
+                    ;;
+                  *)
+                    COMPREPLY=()
+                    ;;
+                esac
                 ;;
             esac
           fi
@@ -193,7 +203,7 @@ _remit() {
           ;;
         "cancel")
           if [[ ${cur} == -* ]]; then
-            local -a _c=("--store" "--json" "--help" "-h" "--version")
+            local -a _c=("--reason" "--grace" "--store" "--json" "--help" "-h" "--version")
             local _q
             COMPREPLY=()
             for _x in "${_c[@]}"; do
@@ -205,6 +215,12 @@ _remit() {
               _value_prev="${COMP_WORDS[COMP_CWORD-2]}"
             fi
             case "$_value_prev" in
+              --reason)
+                COMPREPLY=()
+                ;;
+              --grace)
+                COMPREPLY=()
+                ;;
               --store)
                 COMPREPLY=()
                 ;;
@@ -435,7 +451,14 @@ _remit() {
                 done
                 ;;
               *)
-                COMPREPLY=()
+                case ${positional_count} in
+                  0)
+                    COMPREPLY=()
+                    ;;
+                  *)
+                    COMPREPLY=()
+                    ;;
+                esac
                 ;;
             esac
           fi

@@ -5,7 +5,7 @@
 function __fish_remit_using_command
     set -l cmd (commandline -opc)
     set -l subcommands
-    set -l options_with_values '--base-url --by --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --older-than --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
+    set -l options_with_values '--base-url --by --call --calls --color --confirm --cursor --file --from --grace --grep --instructions --limit --model --older-than --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
     set -l all_commands 'approvals approve artifact backup cancel chat check completion config demo doctor erase info prune reject resume run runs send show store supply tail tools'
     set -l skip_next 0
     # Extract command words (only real subcommand names) from command line
@@ -45,7 +45,7 @@ end
 function __fish_remit_positional_index
     set -l cmd (commandline -opc)
     set -l path_len $argv[1]
-    set -l options_with_values '--base-url --by --call --calls --color --confirm --cursor --file --from --grep --instructions --limit --model --older-than --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
+    set -l options_with_values '--base-url --by --call --calls --color --confirm --cursor --file --from --grace --grep --instructions --limit --model --older-than --only --out --output --range --reason --remit --run --run-id --seconds --session --session-wait --since --state --step --steps --store --tag --tokens --tools --until --usd -f'
     set -l skip_next 0
     set -l consumed_path 0
     set -l count 0
@@ -81,8 +81,8 @@ complete -c remit -n __fish_use_subcommand -a 'tail' -d 'Follow a run, whichever
 complete -c remit -n __fish_use_subcommand -a 'artifact' -d 'Print a full output that a run keeps.'
 complete -c remit -n __fish_use_subcommand -a 'resume' -d 'Go on with a run that waits, was cut off, or met a limit.'
 complete -c remit -n __fish_use_subcommand -a 'approvals' -d 'List what runs wait for: decisions, answers, results.'
-complete -c remit -n __fish_use_subcommand -a 'approve' -d 'Approve a call once, after seeing exactly what will run.'
-complete -c remit -n __fish_use_subcommand -a 'reject' -d 'Refuse a call that waits for approval.'
+complete -c remit -n __fish_use_subcommand -a 'approve' -d 'Approve calls once each, after seeing exactly what will run.'
+complete -c remit -n __fish_use_subcommand -a 'reject' -d 'Refuse calls that wait for approval.'
 complete -c remit -n __fish_use_subcommand -a 'supply' -d 'Answer what a tool asks, or bring the result of a call.'
 complete -c remit -n __fish_use_subcommand -a 'cancel' -d 'Cancel runs, wherever they execute.'
 complete -c remit -n __fish_use_subcommand -a 'send' -d 'Say something to a run under way.'
@@ -109,7 +109,8 @@ complete -c remit -n '__fish_remit_using_command approvals' -l json -d 'Answer w
 complete -c remit -n '__fish_remit_using_command approve' -l help -d 'Display this message and exit.'
 complete -c remit -n '__fish_remit_using_command approve' -s h -d 'Display this message and exit.'
 complete -c remit -n '__fish_remit_using_command approve' -l version -d 'Display application version.'
-complete -c remit -n '__fish_remit_using_command approve' -l yes -d 'Do not ask. The id is written in full then.'
+complete -c remit -n '__fish_remit_using_command approve' -l yes -d 'Do not ask. Ids are written in full then.'
+complete -c remit -n '__fish_remit_using_command approve' -l reason -r -d 'Why, for the record.'
 complete -c remit -n '__fish_remit_using_command approve' -l by -r -d 'Who approves, for the record; without it your login name.'
 complete -c remit -n '__fish_remit_using_command approve' -l no-resume -d 'Only approve; remit resume goes on.'
 complete -c remit -n '__fish_remit_using_command approve' -l remit -r -d 'The remit of the run, where it was started by code of yours, or its file has mo…'
@@ -139,6 +140,8 @@ complete -c remit -n '__fish_remit_using_command artifact' -l store -r -d 'Where
 complete -c remit -n '__fish_remit_using_command cancel' -l help -d 'Display this message and exit.'
 complete -c remit -n '__fish_remit_using_command cancel' -s h -d 'Display this message and exit.'
 complete -c remit -n '__fish_remit_using_command cancel' -l version -d 'Display application version.'
+complete -c remit -n '__fish_remit_using_command cancel' -l reason -r -d 'Why, in words that are kept with the end of the run.'
+complete -c remit -n '__fish_remit_using_command cancel' -l grace -r -d 'So many seconds for tools under way to stop; what runs on is left, and may yet …'
 complete -c remit -n '__fish_remit_using_command cancel' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
 complete -c remit -n '__fish_remit_using_command cancel' -l json -d 'Answer with one JSON document.'
 
