@@ -1129,7 +1129,7 @@ class Story:
         self._check_limits(outcome)
         self._check_requests()
         if self.live is not None and self.live._run is not None and self.lossless:
-            account = self.live._run.budget._account
+            account = self.live._run.means.budget._account
             spent = account.spent
             detached = self.world.stop is not None and self.world.stop[0] == "detach"
             self.expect(
@@ -1141,7 +1141,7 @@ class Story:
                 f"{account.calls - spent.calls} calls, {account.tokens - spent.tokens} tokens",
             )
             if outcome.reason is not Reason.WAITING:
-                live, kept = self.live._run.budget.spend, outcome.spend
+                live, kept = self.live._run.means.budget.spend, outcome.spend
                 self.expect(
                     (live.own.tokens, live.own.calls, live.tree.tokens, live.tree.usd)
                     == (kept.own.tokens, kept.own.calls, kept.tree.tokens, kept.tree.usd)

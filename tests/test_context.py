@@ -354,13 +354,13 @@ def test_the_density_counts_in_what_is_reserved() -> None:
         assert isinstance(run, Run)
         state = run.state
         state.transcript.say(Text("x" * 4_000))
-        before = run.prompt_tokens
+        before = run.means.prompt_tokens
         for step in range(9):
             state.density = state._calibration.observe(10_000 * step, 30_000 * step)
         assert state.density > 2.5
-        assert run.prompt_tokens == pytest.approx(
+        assert run.means.prompt_tokens == pytest.approx(
             state.context_tokens + state.growth * state.density, abs=1
         )
-        assert run.prompt_tokens > before
+        assert run.means.prompt_tokens > before
 
     run_virtual(main())

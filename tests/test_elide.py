@@ -893,7 +893,7 @@ def test_what_cannot_be_elided_is_not_looked_for_at_every_step(
         looked.append(1)
         return search(*args, **options)
 
-    monkeypatch.setattr("remit.run.choose", counting)
+    monkeypatch.setattr("remit.means.choose", counting)
 
     def jotting(transcript: Transcript, _: ModelRequest) -> Any:
         step = step_of(transcript)

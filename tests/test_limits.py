@@ -1255,7 +1255,7 @@ def test_the_live_account_and_the_rows_agree_to_the_token() -> None:
         reported = live.outcome.spend
         assert live.outcome.completed
         assert run is not None
-        enforced = run.budget.spend
+        enforced = run.means.budget.spend
         for name in ("steps", "calls", "tokens", "usd", "usage"):
             for of in ("own", "tree"):
                 pair = [getattr(getattr(spend, of), name) for spend in (enforced, reported)]

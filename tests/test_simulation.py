@@ -109,13 +109,13 @@ def calls_not_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     reserve = Passage._reserve
 
     def free(self: Passage) -> bool:
-        budget, real = self.run.budget, self.run.budget.reserve
+        budget, real = self.run.means.budget, self.run.means.budget.reserve
         wrapped = _Free(budget, lambda amount: real(ZERO))
-        self.run.budget = wrapped  # pyright: ignore[reportAttributeAccessIssue] - it stands in for one call
+        self.run.means.budget = wrapped  # pyright: ignore[reportAttributeAccessIssue] - it stands in for one call
         try:
             return reserve(self)
         finally:
-            self.run.budget = budget
+            self.run.means.budget = budget
 
     monkeypatch.setattr(Passage, "_reserve", free)
 

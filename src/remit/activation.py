@@ -29,6 +29,7 @@ from remit.hearing import attend
 from remit.inherited import inherited
 from remit.limits import Limits
 from remit.loop import execute
+from remit.means import LIMIT_REASONS
 from remit.messages import ResultContent
 from remit.models.opening import check_ready
 from remit.outcome import Outcome, Reason
@@ -39,7 +40,7 @@ from remit.record import Record
 from remit.render import error_words
 from remit.report import read_on, read_state, stored_outcome
 from remit.rows import Activated, Opened
-from remit.run import LIMIT_REASONS, Run
+from remit.run import Run
 from remit.sessions import Begun, GoneOn, begin, with_history
 from remit.state import RunState
 from remit.store.base import Held, Journal, Lease, NewRow, NewRun, RunInfo, Superseded

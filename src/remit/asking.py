@@ -24,7 +24,7 @@ async def ask(run: Run, move: Ask) -> None:
     await _say(run, move)
     closing = move.closing is not None
     for number in range(1 + MODEL_RETRIES):
-        offer = run.reserve(closing=closing)
+        offer = run.means.reserve(closing=closing)
         if offer is None:
             return
         quote, reserved = offer
@@ -58,7 +58,7 @@ async def _say(run: Run, move: Ask) -> None:
 async def _host_note(run: Run, note: Note) -> str | None:
     """Ask the host for its note; a note that fails or is late is left out, and that is told."""
     task = contained(lambda: call_with(note, run.deps), name="note", halt=run.halt)
-    if not await arrived(task, until=run.tools_until, halt=run.halt):
+    if not await arrived(task, until=run.means.tools_until, halt=run.halt):
         await give_up(task, grace=run.grace, halt=run.halt)
         return None
     match task.result():

@@ -58,7 +58,7 @@ class Attempt:
         self._run = run
         self._reserved = reserved
         self._closing = closing is not None
-        self.until = run.clock.ends_at if self._closing else run.tools_until
+        self.until = run.clock.ends_at if self._closing else run.means.tools_until
         """When it is cut, on the event loop's clock."""
         self._request = ModelRequest(
             instructions=run.state.opened.instructions,
@@ -291,7 +291,7 @@ class Attempt:
 
     def _estimate(self) -> Usage:
         """What nobody reported in full: the prompt, and what was seen of the output."""
-        return self._seen.estimate(self._run.prompt_tokens)
+        return self._seen.estimate(self._run.means.prompt_tokens)
 
 
 def _tell(run: Run, row: Replied, overshoot: Amount) -> None:

@@ -63,7 +63,7 @@ async def _kept(run: Run, blocks: list[ResultContent]) -> list[Artifact] | None:
     if sum(map(_size, blocks)) <= _QUICK:
         wholes = _wholes(blocks)
     else:
-        made = await run.aside(lambda: _wholes(blocks), until=run.tools_until, halt=run.halt)
+        made = await run.aside(lambda: _wholes(blocks), until=run.means.tools_until, halt=run.halt)
         if run.halt.cause is not None:
             return None
         wholes = _wholes(blocks) if made is None else made  # no worker was free in time

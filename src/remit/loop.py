@@ -75,7 +75,7 @@ async def execute(run: Run) -> Outcome[Any]:
     finally:
         run.halt.close()
         run.guards.close()
-        run.budget.close()
+        run.means.budget.close()
         await run.record.release()
     _tell_end(run, outcome)
     return outcome

@@ -1,4 +1,4 @@
-"""One run while it is executed: state, record, account and clock in one place.
+"""One run while it is executed: state, record, means and clock in one place.
 
 `Run` makes no decision and enters no body. The actors (`asking.py`, `dispatch.py`) act on it, and `plan` is
 told through `room` what there is room for.
@@ -9,35 +9,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from remit.amounts import ZERO, Amount
 from remit.artifacts import Artifact
-from remit.budget import Budget, Exhausted, Left, Reservation
 from remit.caching import Sent
 from remit.canonical import arguments_hash, call_key, canonical, decode, encode
-from remit.clock import RunClock, median
+from remit.clock import RunClock
 from remit.config import Config
 from remit.current import Frame
-from remit.elide import Elision, Window, choose
 from remit.events import Event, EventKind, Listener
 from remit.excerpt import chars_of
 from remit.guards import Guards
-from remit.marks import budget_note
+from remit.means import Means
 from remit.messages import ResultContent, ToolUse
 from remit.models.base import Settings
-from remit.occupancy import fixed_tokens, what_fills
-from remit.outcome import Reason
 from remit.pending import AnswerCallback, ConfirmCallback, Decision, PendingKind
 from remit.plan import Room
 from remit.posts import pending_id_of, read_cancel, read_decision, read_supply
 from remit.preview import MASK
-from remit.quote import CLOSING_OUTPUT, OUTPUT_FLOOR, Quote, quote, worst_case
 from remit.record import Record
 from remit.redaction import both
 from remit.resources import Path
@@ -58,7 +51,7 @@ from remit.rows import (
     read_late,
 )
 from remit.shown import TURN_TOKENS, Allowance, Shown, shared_out, within
-from remit.state import Limit, RunState
+from remit.state import RunState
 from remit.store.base import Posted
 from remit.store.filling import fill
 from remit.supervise import Halt, arrived, outlasted
@@ -69,23 +62,12 @@ if TYPE_CHECKING:
     from remit.dispatch.gate import Passage
 
 __all__ = [
-    "LIMIT_REASONS",
     "Intents",
     "Prepared",
     "Run",
-    "limit_of",
 ]
 
-LIMIT_REASONS = {
-    "steps": Reason.STEP_BUDGET,
-    "calls": Reason.CALL_BUDGET,
-    "tokens": Reason.TOKEN_BUDGET,
-    "usd": Reason.COST_BUDGET,
-}
 T = TypeVar("T")
-
-_DEFAULT_OUTPUT = 8_192
-"""Output cap in tokens where the settings name none."""
 
 Prepared: TypeAlias = tuple[Tool[..., Any], Arguments] | BadArguments | None
 """What a tool made of the arguments of a call; None for an unknown tool."""
@@ -133,15 +115,9 @@ class Run:
 
     __slots__ = (
         "__weakref__",
-        "_fixed_tokens",
         "_grace",
-        "_look_above",
         "_prepared",
-        "_quoted",
-        "_shareless",
-        "_window",
         "again",
-        "budget",
         "cached",
         "changed",
         "checked",
@@ -154,6 +130,7 @@ class Run:
         "halt",
         "listeners",
         "loop",
+        "means",
         "over",
         "path",
         "queue",
@@ -166,7 +143,7 @@ class Run:
         "workers",
     )
 
-    def __init__(  # noqa: PLR0915 - a statement for each thing that an activation has
+    def __init__(
         self,
         config: Config,
         state: RunState,
@@ -200,9 +177,6 @@ class Run:
         """It hears nobody any more."""
         self.guards = Guards(config.guards, self._veto, self.halt)
         self.path = Path(None if frame is None else frame.path)
-        self._shareless: Limit | None = None
-        """The limit that left no room for the share that was to be set aside."""
-        self.budget = self._open_account(reserve=reserve)
         if frame is not None:
             frame.halts.append(self.halt)
         self.clock = RunClock(
@@ -214,6 +188,7 @@ class Run:
             time=self.loop.time,
             now=config.now,
         )
+        self.means = Means(config, state, self.clock, frame=frame, reserve=reserve)
         self.queue: list[tuple[ResultContent, ...]] = []
         """Input that waits for its place behind the results (T5)."""
         self.early: dict[str, Passage] = {}
@@ -228,41 +203,11 @@ class Run:
         """Deterministic functions, and whether they were measured to be quick."""
         self.checked: Replied | None = None
         """The reply after whose turn the host was asked last whether the run is done."""
-        self._quoted: tuple[int, Quote] | None = None
-        """The prompt that `plan` was told there is room for, in tokens, and what it may cost; None where none
-        fits the window."""
         self._prepared: dict[tuple[str, str], Prepared] = {}
         for call in state.calls:
             pending = call.pending
             if pending is not None and self.callback(pending.wants) is not None:
                 call.ask_again = call.open_at(self.clock.utc())
-        self._window = Window.of(config.model.profile.context_window, self._output_cap)
-        self._look_above = self._window.trigger
-        """Above how many tokens of prompt it is worth to look for what could make room."""
-        self._fixed_tokens = fixed_tokens(state.opened.instructions, config.described)
-
-    def _open_account(self, *, reserve: bool) -> Budget:
-        """The account of this run: a root, or one inside the call around."""
-        name, state, frame = self.config.name, self.state, self.frame
-        if frame is None:
-            root = Budget(name, state.limits)
-            root.restore(
-                state.own, state.tree, overshoot=state.overshoot, estimated=state.estimated
-            )
-            return root
-        account = frame.adopt(
-            state.run_id,
-            name,
-            state.limits,
-            state.own,
-            state.bill,
-            ours=state.opened.caller == frame.caller,
-            reserve=reserve,
-        )
-        if isinstance(account, Budget):
-            return account
-        self._shareless = limit_of(account)
-        return self._open_account(reserve=False)
 
     # What `plan` is told
 
@@ -275,103 +220,25 @@ class Run:
                 why=self.halt.said.reason,
                 detached=self.halt.cause == "detached",
             )
-        limit = self._limit()
-        full = self.state.overflowed or (limit is None and self._quoted is None)
-        crowded = full or self.prompt_tokens > self._look_above
-        elision = self._elision() if crowded else None
+        means = self.means
+        limit = means.limit()
+        elision, full = means.crowding(limit)
         return Room(
             limit=limit,
-            closing=limit is None or self._closing_fits(),
+            closing=limit is None or means.closing_fits(),
             cancelled=self.halt.cause == "cancelled",
             why=self.halt.said.reason,
             detached=self.halt.cause == "detached",
             queued=bool(self.queue or self.state.unsaid),
             elision=elision,
-            full=self._full() if full and elision is None else None,
-            marks=() if limit or not self.config.show_budget else self._marks(),
+            full=full,
+            marks=() if limit or not self.config.show_budget else means.marks(),
             unchecked=self.config.stop_when is not None and self._unchecked,
         )
 
     @property
     def _unchecked(self) -> bool:
         return self.state.answered and self.checked is not self.state.reply
-
-    def quote(self, prompt: int, *, closing: bool) -> Quote | Limit | None:
-        """What a model call may cost, or the limit that forbids it; None where only the window does.
-
-        Units: `prompt` is in tokens.
-        """
-        cap = self._output_cap
-        cap, floor = (
-            (min(cap, CLOSING_OUTPUT), min(cap, CLOSING_OUTPUT // 4))
-            if closing
-            else (cap, min(cap, OUTPUT_FLOOR))
-        )
-        profile, steps = self.config.model.profile, 0 if closing else 1
-        beside = profile.context_window - prompt
-        if beside < cap:  # prompt and output share the window
-            cap = max(beside, floor)
-        left = self.budget.left(held=closing)
-        found = quote(
-            profile,
-            prompt=prompt,
-            cap=cap,
-            floor=floor,
-            left=left,
-            steps=steps,
-            echoed=self._hands_back and not closing,
-        )
-        if not isinstance(found, Quote):
-            least = worst_case(profile, prompt=prompt, output=floor, steps=steps)
-            lack = self._lack(least, held=closing)
-            return lack or Limit(LIMIT_REASONS[found], self.budget.name)
-        if _is_used_up(left):
-            lack = self._lack(found.amount, held=closing)
-            if lack is not None:
-                return lack
-        return found if beside >= floor else None
-
-    def _lack(self, amount: Amount, *, held: bool) -> Limit | None:
-        """The limit that has no room for so much, if there is one, and whose it is.
-
-        What is left is never negative: whether an account is at its limit or past it shows only when
-        something is reserved.
-        """
-        reserved = self.budget.reserve(amount, held=held)
-        if isinstance(reserved, Exhausted):
-            return limit_of(reserved)
-        reserved.refund()
-        return None
-
-    def reserve(self, *, closing: bool) -> tuple[Quote, Reservation] | None:
-        """Quote and reserve the next model call; None where a limit forbids it, which `plan` then sees."""
-        prompt, self._quoted, quoted = self.prompt_tokens, None, self._quoted
-        if closing or quoted is None or quoted[0] != prompt:
-            offer = self.quote(prompt, closing=closing)
-        else:
-            offer = quoted[1]  # `plan` was told of it, and nothing was said since
-        if not isinstance(offer, Quote):
-            return None
-        reserved = self.budget.reserve(offer.amount, held=closing)
-        return (offer, reserved) if isinstance(reserved, Reservation) else None
-
-    @property
-    def prompt_tokens(self) -> int:
-        """Tokens of the next prompt: what the provider counted last, and an estimate of the rest."""
-        state = self.state
-        if state.context_tokens:
-            return state.context_tokens + math.ceil(state.growth * state.density)
-        return self._fixed_tokens + state.transcript.tokens
-
-    @property
-    def tools_until(self) -> float:
-        """When tools, and the model calls of steps, are cut."""
-        return self.tools_end()[0]
-
-    def tools_end(self) -> tuple[float, str]:
-        """The same, and whose clock says so."""
-        end, whose = self.clock.end()
-        return end - self.clock.kept(self.state.latencies), whose
 
     @property
     def settings(self) -> Settings:
@@ -380,108 +247,6 @@ class Run:
         if settings.tool_choice == "auto" or not self.state.steps:
             return settings
         return replace(settings, tool_choice="auto")
-
-    @property
-    def _output_cap(self) -> int:
-        wanted = self.config.settings.max_output or _DEFAULT_OUTPUT
-        return min(wanted, self.config.model.profile.max_output)
-
-    def _limit(self) -> Limit | None:
-        return self._shareless or self._time_limit() or self._quote_limit()
-
-    def _time_limit(self) -> Limit | None:
-        """Whether the next reply may be expected to come before steps are cut."""
-        until, whose = self.tools_end()
-        in_time = self.loop.time() + median(self.state.latencies) < until
-        return None if in_time else Limit(Reason.DEADLINE, whose)
-
-    def _quote_limit(self) -> Limit | None:
-        self._hold_back()
-        prompt = self.prompt_tokens
-        found = self.quote(prompt, closing=False)
-        if isinstance(found, Limit):
-            return found
-        self._quoted = None if found is None else (prompt, found)
-        return None
-
-    def _hold_back(self) -> None:
-        """Keep what the hand-back will need, as far as can be seen from here (L5)."""
-        if not self._hands_back:
-            self.budget.hold(ZERO)
-            return
-        output = min(self._output_cap, CLOSING_OUTPUT)
-        profile, prompt = self.config.model.profile, self.prompt_tokens + output
-        self.budget.hold(worst_case(profile, prompt=prompt, output=output, steps=0))
-
-    def reserve_call(self, amount: Amount) -> Reservation | Exhausted:
-        """Take what a call needs from every account up to the root.
-
-        The calls of a step that was begun belong to it: what no longer fits is not kept from them for the
-        hand-back.
-        """
-        reserved = self.budget.reserve(amount)
-        if isinstance(reserved, Exhausted) and reserved.whose == self.budget.name:
-            self._hold_what_fits()
-            reserved = self.budget.reserve(amount)
-        return reserved
-
-    def has_room_for(self, amount: Amount) -> bool:
-        """Whether so much could be taken now. Nothing is taken."""
-        reserved = self.budget.reserve(amount)
-        if isinstance(reserved, Exhausted):
-            return False
-        reserved.refund()
-        return True
-
-    def _hold_what_fits(self) -> None:
-        """Measure the reserve of the hand-back again, and keep no more than there is."""
-        self._hold_back()
-        held, left = self.budget.held, self.budget.left(held=True)
-        usd = held.usd if left.usd is None else left.usd
-        self.budget.hold(held.within(Amount(tokens=left.tokens, usd=usd)))
-
-    @property
-    def _hands_back(self) -> bool:
-        return self.config.hand_back and self.state.limit is None
-
-    def _closing_fits(self) -> bool:
-        return (
-            self.config.hand_back
-            and self.loop.time() < self.clock.ends_at
-            and isinstance(self.quote(self.prompt_tokens, closing=True), Quote)
-        )
-
-    def _elision(self) -> Elision | None:
-        """What can make room, if it is progress. Where nothing is found the next look comes a good deal later."""
-        state, prompt, window = self.state, self.prompt_tokens, self._window
-        if state.overflowed:  # the window is what the provider says it is
-            window = Window.of(
-                min(prompt, self.config.model.profile.context_window), self._output_cap
-            )
-        found = None
-        if state.may_elide and not state.paused:
-            found = choose(state.transcript, window, prompt=prompt, density=state.density)
-        self._look_above = prompt + window.rung if found is None else self._window.trigger
-        return found
-
-    def _full(self) -> str:
-        """What fills the window, in words."""
-        window = self.config.model.profile.context_window
-        return what_fills(
-            None if self.state.overflowed else window,
-            instructions=self.state.opened.instructions,
-            specs=self.config.described,
-            transcript=self.state.transcript,
-            density=self.state.density,
-        )
-
-    def _marks(self) -> tuple[Any, ...]:
-        return budget_note(
-            self.state.limits,
-            self.budget.spend.tree,
-            seconds_left=self.clock.ends_at - self.loop.time(),
-            told=self.state.told,
-        )
 
     # Outsiders
 
@@ -774,15 +539,6 @@ def _trims(ways: Mapping[str, Shown]) -> tuple[Trim, ...]:
     return tuple(
         [Trim(call, each.content, each.kept, each.artifacts) for call, each in ways.items()]
     )
-
-
-def _is_used_up(left: Left) -> bool:
-    return not (left.steps and left.tokens) or left.calls == 0 or left.usd == 0
-
-
-def limit_of(refused: Exhausted) -> Limit:
-    """Which limit a refused reservation ran into, and whose."""
-    return Limit(LIMIT_REASONS[refused.dimension], refused.whose)
 
 
 def _read(tool: Tool[..., Any], arguments: str) -> Prepared:

@@ -72,7 +72,7 @@ class EarlyReads:
         asked = self.intend(fresh)
         if asked[index].key is None or schedule([each.footprint for each in asked])[index]:
             return
-        if index and not run.has_room_for(self._claims(fresh)):
+        if index and not run.means.has_room_for(self._claims(fresh)):
             return  # the calls before it have the first claim (L1)
         self._begin(fresh[index], asked[index], index)
 

@@ -114,7 +114,7 @@ class Execution:
             caller=f"{run.state.run_id}:{call.use.id}",
             run_id=run.state.run_id,
             names=run.state.opened.path,
-            budget=run.budget,
+            budget=run.means.budget,
             store=run.record.store,
             until=until,
             whose_time=whose_time,

@@ -37,13 +37,14 @@ from remit.dispatch.results import (
 from remit.dispatch.standing import granted
 from remit.dispatch.telling import edited_words, told, told_of_lost_run
 from remit.late import STILL_RUNNING, LateOutcome, known_late
+from remit.means import limit_of
 from remit.messages import Status
 from remit.outcome import Outcome, Reason
 from remit.pending import Allow, Confirm, Policy, PolicyRequest, Refuse, Verdict
 from remit.preview import preview, preview_of
 from remit.resources import PROCESS, Path
 from remit.rows import Awaits, Ends, Settled
-from remit.run import Run, limit_of
+from remit.run import Run
 from remit.schedule import Footprint, shares
 from remit.shown import RESULT_TOKENS
 from remit.state import CallState, Limit
@@ -139,7 +140,7 @@ class Passage:
     def _count_from_here(self) -> None:
         """The call was asked for, or approved, just now: its ceiling counts from here (C7)."""
         self._asked_at = self.run.loop.time()
-        self._run_until, self._whose_time = self.run.tools_end()
+        self._run_until, self._whose_time = self.run.means.tools_end()
         self.until = self._run_until
         if self._asked_at + self._tool.timeout < self.until:
             self.until = self._asked_at + self._tool.timeout
@@ -415,7 +416,7 @@ class Passage:
         price = price_of(self._tool)
         if self._begun or self.call.spent.calls:
             price = price.beyond(self.call.spent.amount)  # what was counted for it already
-        reserved = run.reserve_call(price)
+        reserved = run.means.reserve_call(price)
         if isinstance(reserved, Exhausted):
             self._denied = limit_of(reserved)
             self._settle(not_run(OUT_OF[reserved.dimension]))
