@@ -11,10 +11,11 @@ A mutant is `mutants/NAME.patch`, a unified diff under a header:
     # tests: tests/test_arguments.py tests/test_gate.py::test_the_gate_reads_first
     # says: unknown argument names are dropped instead of refused
 
-Of a file the tests that name the promise are run; a test that is given by name must name it. A
-mutant is caught when one of them fails. It is an error, and no catch, if the patch does not apply,
-if the tests fail without it, if pytest cannot collect them or if what fails is a name or an import
-that the patch itself broke. Running out of time is a catch only under `# timeout: ok`.
+Of a file the tests that name the promise are run; a test that is given by name must name it, and one of
+its cases, which alone is run then, may stand in brackets behind it. A mutant is caught when one of them
+fails. It is an error, and no catch, if the patch does not apply, if what failed fails without it too, if
+pytest cannot collect the tests or if what fails is a name or an import that the patch itself broke.
+Running out of time is a catch only under `# timeout: ok`.
 
 Nothing is planted in the working tree: every mutant has a copy of its own.
 """
@@ -30,7 +31,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -43,11 +44,14 @@ SECONDS = 60
 """What one mutant may take."""
 HANG_SECONDS = 20
 """What one may take that is expected to hang."""
+WIDTH = (os.cpu_count() or 1) + 1
+"""How many are run side by side: one more than there are cores, since some wait."""
 LEFT_BEHIND = shutil.ignore_patterns(
     ".*", "build", "dist", "*.egg-info", "node_modules", "*.db", "*.db-*"
 )
 _FAILED = re.compile(
-    r"^FAILED (?P<test>\S+?\.py::[\w:]+).*?(?: - (?P<error>\w+).*)?$", re.MULTILINE
+    r"^FAILED (?P<case>(?P<test>\S+?\.py::[\w:]+)(?:\[.*?\])?)(?: - (?P<error>\w+).*)?$",
+    re.MULTILINE,
 )
 _QUIETLY = (
     "-x",
@@ -62,9 +66,11 @@ _QUIETLY = (
 _ENVIRONMENT = {
     "HYPOTHESIS_PROFILE": "mutants",
     "COLUMNS": "300",  # else pytest cuts the lines that are read here
+    "REMIT_SCHEDULES": "4000",  # what is noticed at all is noticed among the first
 }
 _WARM = "ignore::pytest.PytestAssertRewriteWarning"
 """Nothing that is loaded before has assertions of ours."""
+_IN_THE_COPY = (*_QUIETLY, "-p", "no:xdist", "-W", _WARM)
 _DOES_NOT_APPLY = 71
 _BROKEN = {"ImportError", "IndentationError", "ModuleNotFoundError", "NameError", "SyntaxError"}
 
@@ -88,6 +94,8 @@ class Finding:
     detail: str
     """The test that noticed, or what went wrong: a first line for the table, perhaps more below."""
     seconds: float = 0.0
+    failed: str = ""
+    """The test that noticed, with what it was given; empty where it was none."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -150,28 +158,56 @@ def plant_all(mutants: Sequence[Mutant], workshop: Path) -> list[Finding]:
     }
     pristine = workshop / "pristine"
     shutil.copytree(ROOT, pristine, ignore=LEFT_BEHIND)
-    everything = sorted({test for selection in sound.values() for test in selection})
-    if everything:
-        fault = without_mutants(pristine, everything)
-        if fault:
-            print(fault)
-            detail = "the tests of the mutants fail without any mutant (see above)"
-            return [Finding(mutant, Verdict.BROKEN, detail) for mutant in mutants]
     warm_up()
+    there = compile_once(pristine, sound.values(), workshop)
 
     def examine(mutant: Mutant) -> int:
         return plant(mutant, sound[mutant], pristine, workshop / mutant.name)
 
-    width = os.cpu_count() or 1
-    for ended in side_by_side(sound, examine, folder=workshop, width=width, seconds=allowed):
-        verdict, detail = judge(ended)
-        findings[ended.work.name] = Finding(ended.work, verdict, detail, ended.seconds)
+    for ended in side_by_side(
+        sorted(sound, key=lambda mutant: not mutant.may_hang),  # nobody waits for these at the end
+        examine,
+        folder=workshop,
+        width=WIDTH,
+        seconds=allowed,
+    ):
+        findings[ended.work.name] = judge(ended)
         shutil.rmtree(workshop / ended.work.name, ignore_errors=True)
+    noticed = {
+        found.failed if found.failed in there else found.detail  # a mutant may rename what is given
+        for found in findings.values()
+        if found.failed
+    }
+    if noticed and (fault := without_mutants(pristine, sorted(noticed))):
+        print(fault)
+        detail = "of the tests that noticed, some fail without any mutant (see above)"
+        return [Finding(mutant, Verdict.BROKEN, detail) for mutant in mutants]
     return [findings[mutant.name] for mutant in mutants]
 
 
+def compile_once(
+    pristine: Path, selections: Iterable[Sequence[str]], workshop: Path
+) -> frozenset[str]:
+    """Have what is not broken compiled, the tests as pytest rewrites them: the copies take it over.
+
+    Gives what there is to run in the files of the tests, as pytest names it.
+    """
+    files = sorted({test.partition("::")[0] for selection in selections for test in selection})
+
+    def collect(share: Sequence[str]) -> int:
+        sys.dont_write_bytecode = False
+        return pytest_in(pristine, ["--collect-only", *_IN_THE_COPY, *share], _ENVIRONMENT)
+
+    shares = [share for start in range(WIDTH) if (share := files[start::WIDTH])]
+    collected = side_by_side(
+        shares, collect, folder=workshop, width=WIDTH, seconds=lambda _: SECONDS
+    )
+    # What cannot be collected is told by the mutants that need it.
+    return frozenset(line for ended in collected for line in ended.output.splitlines())
+
+
 def without_mutants(pristine: Path, tests: Sequence[str]) -> str:
-    """Run the tests on what is not broken. What is wrong with that, empty where they pass."""
+    """Run the tests that noticed on what is not broken. What is wrong with that, empty where they pass."""
     command = [sys.executable, "-m", "pytest", *_QUIETLY, "-n", "auto", *tests]
     run = subprocess.run(
         command,
@@ -193,20 +229,22 @@ def select(mutant: Mutant, tests: Mapping[str, Test]) -> list[str] | str:
         found = [
             test
             for test in tests.values()
-            if test.id == choice or (test.path == choice and mutant.promise in test.promises)
+            if test.id == choice.partition("[")[0]
+            or (test.path == choice and mutant.promise in test.promises)
         ]
         if not found:
             return f"{choice} is no test, or no file with a test that names {mutant.promise}"
         if any(mutant.promise not in test.promises for test in found):
             return f"{choice} does not name {mutant.promise}"
-        selection += [test.id for test in found]
-    return list(dict.fromkeys(selection))
+        selection += [choice] if "[" in choice else [test.id for test in found]
+    of_cases = {choice.partition("[")[0] for choice in selection if "[" in choice}
+    return [choice for choice in dict.fromkeys(selection) if choice not in of_cases]
 
 
 def remember(finding: Finding) -> None:
     """Have the test that noticed a mutant run first from now on."""
     noticed, tests = finding.detail, finding.mutant.tests
-    if finding.verdict is not Verdict.CAUGHT or noticed == tests[0] or "::" not in noticed:
+    if not finding.failed or tests[0] in (noticed, finding.failed):
         return
     wanted = " ".join(dict.fromkeys([noticed, *tests]))
     text = finding.mutant.path.read_text("utf-8")
@@ -222,7 +260,7 @@ def allowed(mutant: Mutant) -> float:
 
 def plant(mutant: Mutant, tests: Sequence[str], pristine: Path, copy: Path) -> int:
     """Break a copy and run the tests there; in a process of its own. Returns its exit code."""
-    # Links are as good as copies here: what is patched is written anew.
+    # Links are as good as copies here: what is patched is written anew, and so is what is compiled of it.
     shutil.copytree(pristine, copy, copy_function=os.link)
     applied = subprocess.run(
         ["git", "apply", "-C1", "--recount", "--whitespace=nowarn", str(mutant.path)],
@@ -235,24 +273,30 @@ def plant(mutant: Mutant, tests: Sequence[str], pristine: Path, copy: Path) -> i
     if applied.returncode:
         print(applied.stderr.strip())
         return _DOES_NOT_APPLY
-    return pytest_in(copy, [*_QUIETLY, "-p", "no:xdist", "-W", _WARM, *tests], _ENVIRONMENT)
+    return pytest_in(copy, [*_IN_THE_COPY, *tests], _ENVIRONMENT)
 
 
-def judge(ended: Ended[Mutant]) -> tuple[Verdict, str]:
+def judge(ended: Ended[Mutant]) -> Finding:
     """What a run says about its mutant. The tests were chosen to name the promise."""
+    mutant, output = ended.work, ended.output
+
+    def found(verdict: Verdict, detail: str, failed: str = "") -> Finding:
+        return Finding(mutant, verdict, detail, ended.seconds, failed)
+
     if ended.code is None:
-        verdict = Verdict.CAUGHT if ended.work.may_hang else Verdict.HUNG
-        return verdict, f"out of time after {allowed(ended.work)} s"
+        verdict = Verdict.CAUGHT if mutant.may_hang else Verdict.HUNG
+        return found(verdict, f"out of time after {allowed(mutant)} s")
     if ended.code == 0:
-        return Verdict.SURVIVED, ended.work.says
+        return found(Verdict.SURVIVED, mutant.says)
     if ended.code == _DOES_NOT_APPLY:
-        return Verdict.BROKEN, f"does not apply\n{_tail(ended.output)}"
-    failed = _FAILED.search(ended.output)
+        return found(Verdict.BROKEN, f"does not apply\n{_tail(output)}")
+    failed = _FAILED.search(output)
     if ended.code != 1 or not failed:
-        return Verdict.BROKEN, f"pytest ended with {ended.code}\n{_tail(ended.output)}"
+        return found(Verdict.BROKEN, f"pytest ended with {ended.code}\n{_tail(output)}")
     if failed["error"] in _BROKEN:
-        return Verdict.BROKEN, f"{failed['test']} fails by {failed['error']}: the patch is at fault"
-    return Verdict.CAUGHT, failed["test"]
+        said = f"{failed['test']} fails by {failed['error']}: the patch is at fault"
+        return found(Verdict.BROKEN, said)
+    return found(Verdict.CAUGHT, failed["test"], failed["case"])
 
 
 def _tail(output: str) -> str:

@@ -67,7 +67,7 @@ class Mutant:
     says: str
     """The sabotage, in one sentence."""
     tests: tuple[str, ...]
-    """Files, or tests of the form `tests/test_x.py::test_y`."""
+    """Files, or tests of the form `tests/test_x.py::test_y`, or one case of a test: `...::test_y[case]`."""
     may_hang: bool
     """Whether running out of time counts as noticed."""
     path: Path
