@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -39,9 +38,6 @@ from remit.testing import ScriptedModel, SimulatedWorkers, Step, run_virtual
 from remit.testing.crash import CrashPoint, CrashStore, Ledger
 from remit.testing.judged import judged
 from remit.transcript import Transcript
-
-THOROUGH = bool(os.environ.get("CI")) and "HYPOTHESIS_PROFILE" not in os.environ
-"""On CI every point is crashed at, once: further versions of Python and sabotages take a sample, as examples are."""
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LIMITS = Limits(steps=30, tokens=10_000_000, seconds=3_600)

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import pytest
 
+from effort import one_in
 from loop_rig import is_sendable, results, runtime
 from remit import (
     Allow,
@@ -357,7 +358,7 @@ def sweep(cancel: Callable[[list[int]], Cancelled], *further: Callable[[int], in
     check(undisturbed)
     assert len(undisturbed.world.returned) == 7
     assert undisturbed.scheduled > 100
-    for point in range(0, undisturbed.scheduled, 1 + len(further)):
+    for point in one_in(4, range(0, undisturbed.scheduled, 1 + len(further))):
         points = [point]
         for later in further:
             points.append(points[-1] + later(point))
@@ -422,7 +423,9 @@ def test_a_cancel_while_the_store_writes_waits_for_the_store(
     """K1, T2, E3: with a store that takes its time, no row is lost and none is written twice."""
     undisturbed = cancel([], 0.001)
     check(undisturbed)
-    for point in range(2, undisturbed.scheduled, 2):  # before, the run is not in the store yet
+    for point in one_in(
+        4, range(2, undisturbed.scheduled, 2)
+    ):  # before, the run is not in the store yet
         cancelled = cancel([point], 0.001)
         if cancelled.outcome is not None and cancelled.outcome.completed:
             assert point > undisturbed.scheduled - 15  # the end was being written

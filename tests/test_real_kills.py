@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from crash_rig import THOROUGH
+from effort import QUICK, THOROUGH
 
 RIG = Path(__file__).with_name("kill_rig.py")
-KILLS, LEAST = (200, 20) if THOROUGH else (60, 5)
+KILLS, LEAST = (200, 20) if THOROUGH else (30, 2) if QUICK else (60, 5)
 """How many workers are killed, and how many of them in each phase at least."""
 
 

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
+from effort import tries
 from remit.errors import TranscriptError
 from remit.messages import Media, Message, Opaque, Status, Text, ToolResult, ToolUse
 from remit.rules import validate
@@ -315,7 +316,7 @@ class Conversations(RuleBasedStateMachine):
 def test_no_order_of_calls_leaves_a_debt_or_a_broken_pair() -> None:
     """T1, T2, T3, T4, T5, X1, X5: a state machine over several transcripts that share their past."""
     run_state_machine_as_test(
-        Conversations, settings=settings(max_examples=200, stateful_step_count=50)
+        Conversations, settings=settings(max_examples=tries(200), stateful_step_count=50)
     )
 
 
@@ -346,7 +347,7 @@ def histories(draw: st.DrawFn) -> Transcript:
     return transcript
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(histories())
 def test_every_view_of_every_history_is_whole(transcript: Transcript) -> None:
     """T1, case 03: for every number of messages, and for the history before every step."""
@@ -421,7 +422,7 @@ def has_list(message: Any) -> bool:
     return isinstance(message, dict) and isinstance(message.get("content"), list)
 
 
-@settings(max_examples=500)
+@settings(max_examples=tries(500))
 @given(damaged())
 def test_a_damaged_history_is_refused_or_mended_and_never_silently(obj: list[Any]) -> None:
     """T6: what is loaded is valid, and every change is told."""

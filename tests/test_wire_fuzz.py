@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import remit as rm
+from effort import one_in
 from remit import Reply
 from remit.models.base import BlockDone, Chunk, Model, ModelRequest, Settings
 from remit.models.endpoint import Endpoint
@@ -158,12 +159,12 @@ def streams(wire: str) -> list[tuple[str, bytes]]:
 def cuts_of(name: str, data: bytes) -> list[int]:
     """Where a stream is cut; the last is its end."""
     if name == "played" or len(data) < 3_500:
-        return list(range(len(data) + 1))
+        return [*one_in(8, range(len(data))), len(data)]
     rng, cuts, start = random.Random(41), {len(data)}, 0
     while (end := data.find(b"\n\n", start)) >= 0:
         cuts |= {end - 1, end, end + 1, end + 2, rng.randrange(start, end + 1)}
         start = end + 2
-    return [*sorted(cuts)[:: max(1, len(cuts) // 600)], len(data)]
+    return [*one_in(8, sorted(cuts)[:: max(1, len(cuts) // 600)]), len(data)]
 
 
 @pytest.mark.parametrize("wire", FOLDERS)
@@ -199,7 +200,7 @@ def test_bytes_that_are_turned_over_end_typed(wire: str) -> None:
     rng = random.Random(42)
     for name, data in streams(wire):
         most = len(data) if name == "played" else 250
-        places = rng.sample(range(len(data)), min(len(data), most))
+        places = one_in(8, rng.sample(range(len(data)), min(len(data), most)))
         spoilt = (
             (data[:place] + bytes([data[place] ^ (1 << rng.randrange(8))]) + data[place + 1 :],)
             for place in places
@@ -215,7 +216,7 @@ def test_a_whole_reply_that_is_cut_or_spoilt_ends_typed(wire: str) -> None:
         pytest.skip(f"there are no recordings at {RECORDED}")
     rng = random.Random(43)
     for name, data in recorded(wire, "body"):
-        cuts = rng.sample(range(len(data)), min(len(data), 120))
+        cuts = one_in(8, rng.sample(range(len(data)), min(len(data), 120)))
         results = fed(wire, ((data[:cut],) for cut in cuts), content_type="application/json")
         assert all(isinstance(each, rm.ModelError) for each in results), name
         spoilt = (
