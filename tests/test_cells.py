@@ -1,6 +1,7 @@
 """Text as a terminal shows it: harmless, measured, cut and wrapped; and numbers for people."""
 
 import unicodedata
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
@@ -10,6 +11,8 @@ from wcwidth import wcwidth
 
 from remit.analysis.cells import cells, clip, one_line, visible, wrap
 from remit.analysis.figures import bar, clock, count, dollars, duration, percent, span
+from remit.analysis.times import ago, instant, moment
+from remit.errors import ConfigurationError
 
 NASTY = [
     "\x1b[2J\x1b[1;1H\x1b]0;title\x07",  # paints, and renames the window
@@ -156,6 +159,20 @@ def test_times_are_told_in_the_unit_that_fits() -> None:
     ]
     assert percent(81, 100) == "81 %"
     assert percent(1, 0) == "0 %"
+
+
+def test_a_moment_is_written_in_utc_and_read_as_it_was_written() -> None:
+    """U7: of whatever zone it was; a time without one is the reader's own."""
+    at = datetime(2026, 12, 1, 5, 29, 25, tzinfo=timezone(timedelta(hours=2)))
+    assert moment(at) == "2026-12-01 03:29:25 UTC"
+    assert instant(moment(at), "--since") == at
+    assert instant("2026-12-01T05:29:25+02:00", "--since") == at
+    assert instant("2026-12-01", "--since") == datetime(2026, 12, 1).astimezone(UTC)
+    assert instant("90m", "--since", at) == at - timedelta(minutes=90)
+    assert ago(at, at + timedelta(minutes=4)) == "4 min ago"
+    for wrong in ("", "soon", "5x", "9999999w", " UTC", "999999999d"):
+        with pytest.raises(ConfigurationError, match="--since"):
+            instant(wrong, "--since", at)
 
 
 @given(st.floats(-1, 2), st.integers(1, 20), st.booleans())

@@ -6,14 +6,21 @@ import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt  # rich brings it
+from msgspec.structs import replace
 
 from cli_rig import Cli
 from pty_rig import Person
 from reading_rig import PIN, Left, leave_runs, look_at
-from remit.analysis.cells import cells
+from remit.analysis.cells import cells, one_line, visible
+from remit.analysis.sheet import sheet_of
+from remit.analysis.sheet_markdown import markdown_of
+from remit.cli import exits
+from remit.store.directory import RunEntry
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +116,64 @@ def test_what_a_model_or_a_tool_wrote_stays_text(shown: Cli) -> None:
         assert "\x1b" not in out
         assert "\u202e" not in out
     assert "\\x1b]0;title\\x07" in shown("show", "waits").out
+
+
+@pytest.mark.parametrize("run", ["done", "waits", "asks", "broke", "died", "tree"])
+@pytest.mark.parametrize("flags", [[], ["--full"], ["--only", "failed"], ["--only", "artifacts"]])
+def test_a_markdown_document_has_no_markup_but_ours(
+    left: Left, shown: Cli, run: str, flags: Sequence[str]
+) -> None:
+    """U7, R1: what was said is text in it, whatever it says; nothing is a link, and no secret is told."""
+    out = shown("show", run, "--markdown", *flags).out
+    assert visible(out) == out
+    assert out.startswith(f"# Run `{run}`\n")
+    assert not any(secret in out for secret in (PIN, *left.tokens))
+    tokens = [
+        each for token in MarkdownIt().parse(out) for each in (token, *(token.children or ()))
+    ]
+    kinds = {token.type.removesuffix("_open").removesuffix("_close") for token in tokens}
+    assert kinds <= {
+        "heading",
+        "paragraph",
+        "inline",
+        "text",
+        "code_inline",
+        "fence",
+        "bullet_list",
+        "list_item",
+        "em",
+        "softbreak",
+    }
+    assert shown("show", run, "--markdown", "--json").code == exits.USAGE
+
+
+def test_nothing_that_was_said_ends_its_block_or_its_span() -> None:
+    """U7: a fence is longer than every run of backticks in it, and so is what is around a span."""
+    said = "```\n# mine\n````\n![x](http://x)\n\n<b>\r\n~~~"
+    now = datetime(2026, 12, 1, tzinfo=UTC)
+    entry = RunEntry(
+        run_id="`r``",
+        remit="`",
+        status="ended",
+        reason="completed",
+        parent=None,
+        session="[a](b)",
+        tags={"`x": "@you"},
+        owner=None,
+        rows=1,
+        created_at=now,
+        ended_at=now,
+        erased_at=None,
+    )
+    sheet = replace(sheet_of(entry, None), prompt=said)
+    document = markdown_of(
+        sheet, ("ok", said), now=now, only=None, part=False, full=True, reached=""
+    )
+    tokens = MarkdownIt().parse(document)
+    assert [token.content for token in tokens if token.type == "fence"] == [visible(said) + "\n"]
+    spans = [each for token in tokens for each in token.children or ()]
+    assert {each.type for each in spans} <= {"text", "code_inline", "softbreak"}
+    assert one_line(said) in [each.content for each in spans]
 
 
 @pytest.mark.parametrize(

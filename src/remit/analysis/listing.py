@@ -20,6 +20,7 @@ from remit.analysis.layout import Glyphs, Row, Span, fitted
 from remit.analysis.lines import Mark
 from remit.analysis.sheet import PendingSheet, SpentSheet, pending_of_story
 from remit.analysis.story import Story, read_story, words_of
+from remit.analysis.times import ago
 from remit.errors import JournalError
 from remit.limits import Limits
 from remit.preview import preview
@@ -182,7 +183,7 @@ def _cells_of(run: Listed, length: int, now: datetime, glyphs: Glyphs) -> dict[s
         "REASON": Span(glyphs.carried(_why(run, now))),
         "REMIT": Span(glyphs.carried(one_line(entry.remit))),
         **{head: Span(text) for head, text in numbers.items()},
-        "STARTED": Span(f"{span((now - entry.created_at).total_seconds())} ago", "dim"),
+        "STARTED": Span(ago(entry.created_at, now), "dim"),
         "PROMPT": Span(glyphs.carried(_prompt(run))),
     }
 

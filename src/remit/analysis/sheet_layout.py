@@ -7,61 +7,43 @@ nothing a model or a tool wrote looks like a line of ours.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from remit.analysis.cells import clip, one_line, visible
-from remit.analysis.figures import clock, count, dollars, duration, percent, span
+from remit.analysis.figures import span
 from remit.analysis.layout import Glyphs, Row, Span, fitted, noted, quoted, rows_of
 from remit.analysis.lines import Called, Closing, Mark, call_words
 from remit.analysis.sheet import (
     AsideSheet,
     CallSheet,
-    ChildSheet,
     Only,
     PendingSheet,
     RunSheet,
     StepSheet,
 )
-from remit.messages import Usage
+from remit.analysis.sheet_words import (
+    ACTS,
+    MARKS,
+    STATUS,
+    aside_words,
+    budget_words,
+    call_facts,
+    child_mark,
+    child_words,
+    decided,
+    granted,
+    size_words,
+    step_words,
+    tags_of,
+    wanted,
+    when,
+)
+from remit.analysis.times import ago
 from remit.preview import preview
 
 __all__ = ["Page"]
 
-_MARKS: Final[dict[str, Mark]] = {
-    "ok": "ok",
-    "error": "failed",
-    "refused": "failed",
-    "waiting": "waiting",
-    "open": "running",
-}
-_WORDS: Final = {
-    "refused": "refused: ",
-    "not_started": "not run: ",
-    "unknown": "outcome unknown: ",
-    "in_doubt": "in doubt: it was started, and no outcome is recorded",
-    "open": "no result yet",
-    "waiting": "waits",
-}
-_ACTS: Final = {
-    "approval": "remit approve {0}, or remit reject {0}",
-    "input": "remit supply {0} VALUE",
-    "result": "remit supply {0} VALUE",
-}
-_ASIDES: Final = {
-    "note": "told the model",
-    "said": "said meanwhile",
-    "break": "what was sent before was changed",
-    "failed": "the model failed",
-    "vetoed": "vetoed",
-    "finished": "ended by",
-    "billed": "billed",
-    "late": "came too late",
-    "resumed": "resumed",
-    "ended": "ended",
-}
-_OUR_TAGS: Final = "remit."
-"""Tags that begin so are none of people's."""
 _SHORT_ROWS: Final = 6
 """Rows of a text that are shown where not everything is."""
 _PROMPT_ROWS: Final = 10
@@ -119,47 +101,20 @@ class Page:
         facts = [" / ".join(sheet.path) or sheet.remit]
         facts += [f"in {sheet.parent}"] if sheet.parent else []
         facts += [f"session {sheet.session}"] if sheet.session else []
-        facts += [f"{name}={value}" for name, value in _tags(sheet)]
+        facts += [f"{name}={value}" for name, value in tags_of(sheet)]
         shown = f" {self._glyphs.dot} ".join(self._safe(fact) for fact in facts)
         yield self._fit((Span(f"run {self._safe(sheet.run_id)}", "bold"), Span(f"  {shown}")))
-        yield from self._noted(self._when())
+        yield from self._noted(when(self._sheet, self._now))
         mark, words = why
         yield from self._told(mark, words)
         if sheet.spent_tree is not None:
             yield from self._budget()
 
-    def _when(self) -> str:
-        sheet = self._sheet
-        began = f"began {_time(sheet.created_at)}, {self._ago(sheet.created_at)}"
-        if sheet.ended_at is not None:
-            return f"{began}; ended {_time(sheet.ended_at)}, {self._ago(sheet.ended_at)}"
-        if sheet.owner is not None:
-            gone = ", which is gone" if sheet.lost else ""
-            return f"{began}; held by {one_line(sheet.owner)}{gone}"
-        return began
-
-    def _ago(self, at: datetime) -> str:
-        return f"{span((self._now - at).total_seconds())} ago"
-
     def _budget(self) -> Iterator[Row]:
         """What was used of what may be."""
-        limits, spent = self._sheet.limits, self._sheet.spent_tree
-        if limits is None or spent is None:
-            return
-        parts = [
-            f"steps {spent.steps}/{limits.steps}",
-            f"tokens {count(spent.tokens)}/{count(limits.tokens)}",
-        ]
-        if limits.usd is not None:
-            parts.append(f"${dollars(spent.usd, like=limits.usd)}/{dollars(limits.usd)}")
-        elif spent.usd:
-            parts.append(f"${dollars(spent.usd)}")
-        allowed = f"{limits.seconds:.3g} s" if limits.seconds < 100 else clock(limits.seconds)
-        parts.append(f"{duration(spent.seconds)} of {allowed}")
-        calls = "" if limits.calls is None else f"/{limits.calls}"
-        parts.append(f"{spent.calls}{calls} call{'' if spent.calls == 1 else 's'}")
-        parts.append(_usage_words(spent.usage))
-        yield from self._noted(f"used {f' {self._glyphs.dot} '.join(parts)}")
+        parts = budget_words(self._sheet)
+        if parts:
+            yield from self._noted(f"used {f' {self._glyphs.dot} '.join(parts)}")
 
     # What was said and done
 
@@ -183,22 +138,12 @@ class Page:
             aside = asides.pop(0)
             if aside.what == "ended" and not asides:
                 return  # the head has told it
-            text = aside.text if self._full else preview(aside.text)
-            yield from self._noted(f"{_ASIDES[aside.what]}: {one_line(text)}")
+            what, text = aside_words(aside, whole=self._full)
+            yield from self._noted(f"{what}: {text}")
 
     def _step(self, step: StepSheet) -> Iterator[Row]:
-        label = (
-            "hand-back" if step.closing else "reply" if step.step is None else f"step {step.step}"
-        )
-        facts = [_usage_words(step.usage), f"${dollars(step.usd)}" if step.usd else ""]
-        facts.append(f"model {duration(step.seconds)}")
-        if step.calls_seconds is not None:
-            facts.append(f"calls {duration(step.calls_seconds)}")
-        facts += ["estimated"] if step.estimated else []
-        facts += [] if step.whole else ["cut short"]
-        if step.stop_reason not in {"tool_use", "end_turn"}:
-            facts.append(step.stop_reason)
-        beside = f" {self._glyphs.dot} ".join(filter(None, facts))
+        label, facts = step_words(step)
+        beside = f" {self._glyphs.dot} ".join(facts)
         yield self._fit((Span(label, "bold"), Span(f"  {beside}", "dim")))
         if step.text.strip():
             yield from self._quoted(step.text.strip(), most=_SHORT_ROWS)
@@ -208,46 +153,28 @@ class Page:
             yield from self._call(call)
 
     def _call(self, call: CallSheet) -> Iterator[Row]:
-        words = _WORDS.get(call.status, "")
+        words = STATUS.get(call.status, "")
         result = preview(call.result or "")
         line = Called(
-            mark=_MARKS.get(call.status, "unknown"),
+            mark=MARKS.get(call.status, "unknown"),
             tool=one_line(call.tool),
             arguments="" if self._full else call_words(call.arguments),
             seconds=None,
             preview="" if self._full and call.result is not None else f"{words}{result}",
         )
         yield from rows_of(line, self._glyphs, self._columns)
-        facts = list(self._facts(call))
+        facts = list(call_facts(call, whole=self._full))
         if facts:
             yield from self._under(f" {self._glyphs.dot} ".join(facts))
         if call.decision is not None:
-            yield from self._under(_decided(call))
+            yield from self._under(decided(call))
         if call.grant is not None:
-            by = one_line(call.grant.by)
-            yield from self._under(f"allowed by a standing grant of {by} [{call.grant.id}]")
+            yield from self._under(granted(call.grant))
         if self._full:
             yield from self._quoted(call.arguments)
             if call.result is not None:
                 yield from self._under(f"{words}result".replace(": ", "; "))
                 yield from self._quoted(call.result)
-
-    def _facts(self, call: CallSheet) -> Iterator[str]:
-        """What matters of a call beside what it was and came to."""
-        if call.is_effect or self._full:
-            yield call.effect or "no call came about"
-            if call.key is not None:
-                yield f"key {call.key}"
-        if call.repeats:
-            yield "carries on an earlier, equal call"
-        if call.pending is not None:
-            yield f"waits: {call.pending}"
-        for child in call.children:
-            yield f"in run {child}"
-        for handle in call.artifacts:
-            yield f"kept as {handle if self._full else handle[:21]}"
-        if self._full:
-            yield f"id {call.id}"
 
     # The rest
 
@@ -273,14 +200,14 @@ class Page:
         left = (pending.expires_at - self._now).total_seconds()
         until = f"open for {span(left)}" if left > 0 else "expired: resume the run for a new one"
         where = "" if pending.run_id == self._sheet.run_id else f" in run {pending.run_id}"
-        since = "" if pending.asked_at is None else f", asked {self._ago(pending.asked_at)}"
+        since = "" if pending.asked_at is None else f", asked {ago(pending.asked_at, self._now)}"
         yield from self._told(
-            "waiting", f"waits for {_wanted(pending)}{where}  [{pending.id}]  {until}{since}"
+            "waiting", f"waits for {wanted(pending)}{where}  [{pending.id}]  {until}{since}"
         )
         yield from self._quoted(pending.summary)
         yield from self._quoted(f"{pending.tool} {pending.arguments}")
         yield from self._under(
-            _ACTS[pending.kind].format(f"{one_line(pending.id)}{self._reached_by}")
+            ACTS[pending.kind].format(f"{one_line(pending.id)}{self._reached_by}")
         )
 
     def _children(self) -> Iterator[Row]:
@@ -288,25 +215,24 @@ class Page:
         if not children:
             yield from self._noted("no runs inside")
         for child in children:
-            yield from self._told(_child_mark(child), _child_words(child))
+            yield from self._told(child_mark(child), child_words(child))
 
     def _artifacts(self) -> Iterator[Row]:
         artifacts = self._sheet.artifacts
         if not artifacts:
             yield from self._noted("nothing is kept outside of the transcript")
         for each in artifacts:
-            size = each.media_type or ""
-            if each.chars is not None:
-                size = f"shown {count(each.shown or 0)} of {count(each.chars)} characters"
             handle = self._safe(each.handle)
-            yield self._fit((Span(handle), Span(f"  {self._safe(each.tool)}  {size}", "dim")))
+            yield self._fit(
+                (Span(handle), Span(f"  {self._safe(each.tool)}  {size_words(each)}", "dim"))
+            )
 
     def _billed(self) -> Iterator[Row]:
         """Step by step what was billed."""
         for step in self._sheet.steps:
             yield from self._step(step)
         for child in self._sheet.children:
-            yield from self._told(_child_mark(child), _child_words(child))
+            yield from self._told(child_mark(child), child_words(child))
 
     # Small parts
 
@@ -335,53 +261,3 @@ class Page:
         if len(rows) <= most and len(lines) <= most and len(text) <= _SHORT_CHARS:
             return rows
         return [*rows[: most - 1], *self._noted(f"{len(text):,} characters in all: --full")]
-
-
-def _tags(sheet: RunSheet) -> list[tuple[str, str]]:
-    """Those that somebody chose."""
-    return sorted(tag for tag in sheet.tags.items() if not tag[0].startswith(_OUR_TAGS))
-
-
-def _time(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _usage_words(usage: Usage) -> str:
-    parts = [f"{count(usage.input + usage.cache_write)} fresh"]
-    if usage.cache_read:
-        parts.append(
-            f"{count(usage.cache_read)} cached ({percent(usage.cache_read, usage.prompt)})"
-        )
-    return ", ".join([*parts, f"{count(usage.output)} out"])
-
-
-def _wanted(pending: PendingSheet) -> str:
-    kinds = {"approval": "a decision on", "input": "an answer to", "result": "the result of"}
-    return f"{kinds[pending.kind]} {one_line(pending.tool)}"
-
-
-def _decided(call: CallSheet) -> str:
-    decision = call.decision
-    if decision is None:
-        return ""
-    said = "approved" if decision.approve else "rejected"
-    note = f": {one_line(decision.note)}" if decision.note else ""
-    edit = f"; with other arguments: {one_line(decision.edit)}" if decision.edit else ""
-    return f"{said} by {one_line(decision.by)}{note}{edit}"
-
-
-def _child_mark(child: ChildSheet) -> Mark:
-    if child.status == "ended":
-        return "ok" if child.reason == "completed" else "failed"
-    return "waiting" if child.status == "waiting" else "running"
-
-
-def _child_words(child: ChildSheet) -> str:
-    spent = child.spent
-    used = ""
-    if spent is not None:
-        steps = f"{spent.steps} step{'' if spent.steps == 1 else 's'}"
-        used = f"  {steps}, {count(spent.tokens)} tokens" + (
-            f", ${dollars(spent.usd)}" if spent.usd else ""
-        )
-    return f"{one_line(child.remit)}  {child.reason or child.status}{used}  run {one_line(child.run_id)}"

@@ -8,6 +8,7 @@ from typing import Final
 
 from remit.analysis.cells import cells, clip, one_line
 from remit.analysis.figures import span
+from remit.analysis.times import ago
 from remit.cli import exits
 from remit.cli.cases import Case, case_document, open_cases
 from remit.cli.documents import VERSION, write_document
@@ -44,7 +45,7 @@ def approvals(*, store: StoreFlag = None, json: bool = False) -> int:
 
 def _row(case: Case) -> tuple[str, ...]:
     pending, now = case.pending, datetime.now(UTC)
-    asked = "" if case.asked_at is None else f"{span((now - case.asked_at).total_seconds())} ago"
+    asked = "" if case.asked_at is None else ago(case.asked_at, now)
     left = (pending.expires_at - now).total_seconds()
     return (
         one_line(pending.id),

@@ -12,6 +12,7 @@ from remit.activation import outermost
 from remit.analysis.cells import one_line, visible
 from remit.analysis.figures import span
 from remit.analysis.layout import Glyphs, Row, headed, noted, quoted
+from remit.analysis.times import ago, moment
 from remit.cli.exits import NotFound
 from remit.dispatch.person import pending_of
 from remit.errors import ConfigurationError, DecisionError, JournalError
@@ -126,12 +127,10 @@ def rows_of_case(case: Case, glyphs: Glyphs, columns: int | None) -> list[Row]:
     if case.key is not None:
         told.append(f"call {one_line(case.key)}")
     if case.asked_at is not None:
-        told.append(
-            f"asked {_moment(case.asked_at)}, {span((now - case.asked_at).total_seconds())} ago"
-        )
+        told.append(f"asked {moment(case.asked_at)}, {ago(case.asked_at, now)}")
     left = (pending.expires_at - now).total_seconds()
     told.append(
-        f"expires {_moment(pending.expires_at)}"
+        f"expires {moment(pending.expires_at)}"
         + (f", in {span(left)}" if left > 0 else ": its time is over")
     )
     for fact in told:
@@ -209,10 +208,6 @@ def _last_words(state: RunState) -> str:
 
 def _quoted(text: str, glyphs: Glyphs, columns: int | None) -> list[Row]:
     return quoted(visible(text), glyphs, columns)
-
-
-def _moment(at: datetime) -> str:
-    return f"{at.astimezone():%Y-%m-%d %H:%M:%S %Z}"
 
 
 def _listed(found: Sequence[OpenProposal]) -> str:

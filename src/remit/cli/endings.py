@@ -7,6 +7,7 @@ from typing import Any
 from remit.analysis.cells import one_line, visible
 from remit.analysis.figures import count, dollars, duration, percent
 from remit.analysis.lines import Mark
+from remit.analysis.times import moment
 from remit.limits import Limits
 from remit.outcome import Outcome, Reason
 
@@ -83,7 +84,7 @@ def _uncompleted(outcome: Outcome[Any], limits: Limits, name: str) -> str:
 
 def _time(limits: Limits) -> str:
     calendar = limits.deadline
-    end = "" if calendar is None else f", at latest {calendar.astimezone():%H:%M:%S}"
+    end = "" if calendar is None else f", at latest {moment(calendar)}"
     return f"{limits.seconds:g} s{end}"
 
 

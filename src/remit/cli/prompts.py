@@ -19,6 +19,7 @@ import msgspec
 from remit.analysis.cells import one_line, visible
 from remit.analysis.figures import span
 from remit.analysis.layout import Glyphs, Row, headed, noted, quoted
+from remit.analysis.times import moment
 from remit.cli.forms import Misfit, Node, checked, fields_of, hint_of, is_secret, read
 from remit.errors import PutOff
 from remit.pending import Decision, Pending
@@ -167,7 +168,7 @@ class Questions:
         self._note(f"exact arguments of {one_line(pending.tool)}:")
         self._asker.show(self._quote(arguments))
         self._note(f"run {pending.run_id}, pending {pending.id}")
-        self._note(f"expires {pending.expires_at.astimezone():%Y-%m-%d %H:%M:%S %Z}")
+        self._note(f"expires {moment(pending.expires_at)}")
         self._words(pending, None)
 
     # Values

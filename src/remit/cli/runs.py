@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import shlex
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final
+from datetime import UTC, datetime
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 
 from remit.analysis.figures import dollars
 from remit.analysis.listing import Listed, listed, table_rows, to_document, total_usd
+from remit.analysis.times import instant
 from remit.cli import exits
 from remit.cli.documents import VERSION, write_document
 from remit.cli.options import StoreFlag
@@ -25,10 +25,8 @@ from remit.errors import ConfigurationError
 from remit.store.base import RunStatus
 from remit.store.directory import RunQuery
 
-__all__ = ["instant", "runs"]
+__all__ = ["runs"]
 
-_AGO: Final = re.compile(r"([0-9]{1,9})(s|m|h|d|w)")
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _MOST: Final = 10_000
 _AT_ONCE: Final = 8
 """Runs that are read side by side."""
@@ -137,18 +135,3 @@ def _reason(text: str) -> str:
         known = f"did you mean {near[0]}?" if near else f"known are {', '.join(exits.OF_REASON)}"
         raise ConfigurationError(f"--reason {text}: {known}")
     return text
-
-
-def instant(text: str, flag: str, now: datetime | None = None) -> datetime:
-    """A time as people write it: so long ago, or a date. Errors: `ConfigurationError`."""
-    ago = _AGO.fullmatch(text)
-    try:
-        if ago is not None:
-            span = timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])
-            return (datetime.now(UTC) if now is None else now) - span
-        found: Any = datetime.fromisoformat(text)
-        return found.astimezone(UTC)  # without a zone it is the user's own
-    except (ValueError, OverflowError, OSError):
-        raise ConfigurationError(
-            f"{flag} {text}: a time is 90m, 12h or 2d for so long ago, or a date such as 2026-11-30"
-        ) from None

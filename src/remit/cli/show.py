@@ -21,7 +21,9 @@ from remit.analysis.sheet import (
     to_document,
 )
 from remit.analysis.sheet_layout import Page
+from remit.analysis.sheet_markdown import markdown_of
 from remit.analysis.story import Story, read_story
+from remit.analysis.times import moment
 from remit.cli import exits
 from remit.cli.documents import VERSION, write_document
 from remit.cli.endings import ending
@@ -50,6 +52,7 @@ def show(
     call: Annotated[str | None, Parameter(metavar="ID")] = None,
     only: Only | None = None,
     full: bool = False,
+    markdown: bool = False,
     json: bool = False,
     store: StoreFlag = None,
 ) -> int:
@@ -61,8 +64,11 @@ def show(
         call: Only the call with this id or key, with everything about it.
         only: A part: failed calls, all calls, the model's text, effects, artifacts, budget or children.
         full: Texts, arguments and results whole.
+        markdown: Print a Markdown document, to be kept or sent; what was said stands in it as text.
         json: Print one JSON document.
     """
+    if json and markdown:
+        raise ConfigurationError("--json and --markdown contradict each other: leave one out")
     chosen = None if step is None else _steps(step)
     with own_stdout() as streams, kept_runs(place_here(store)) as kept:
 
@@ -77,7 +83,8 @@ def show(
                 write_document({"v": VERSION, **to_document(part)}, streams.answer)
             else:
                 whole = full or step is not None or call is not None
-                _print(part, why, streams, only=only, full=whole, reached=reached_by(store))
+                write = _write_markdown if markdown else _print
+                write(part, why, streams, only=only, full=whole, reached=reached_by(store))
             if sheet.unreadable is not None:
                 complain(sheet.unreadable)
                 return exits.CHECK_FAILED
@@ -105,6 +112,27 @@ def _print(
         reached_by=reached,
     )
     printer.show(page.rows(only, why, part=only is not None))
+
+
+def _write_markdown(
+    sheet: RunSheet,
+    why: tuple[Mark, str],
+    streams: Streams,
+    *,
+    only: Only | None,
+    full: bool,
+    reached: str,
+) -> None:
+    document = markdown_of(
+        sheet,
+        why,
+        now=datetime.now(UTC),
+        only=only,
+        part=only is not None,
+        full=full,
+        reached=reached,
+    )
+    print(document, file=streams.answer, flush=True)
 
 
 async def _sheet(store: Kept, entry: RunEntry) -> tuple[RunSheet, Story | None]:
@@ -136,8 +164,8 @@ async def _why(store: Kept, sheet: RunSheet, story: Story | None, reached: str) 
     """How the run stands, in words."""
     again = f"it can be resumed: remit resume {sheet.run_id}{reached}"
     if sheet.erased_at is not None:
-        at = f"{sheet.erased_at:%Y-%m-%d %H:%M}"
-        return "unknown", f"{sheet.reason or sheet.status}; what it said was erased on {at} UTC"
+        at = moment(sheet.erased_at)
+        return "unknown", f"{sheet.reason or sheet.status}; what it said was erased on {at}"
     if story is None or sheet.limits is None:
         return (
             "failed",

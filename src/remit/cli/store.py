@@ -13,13 +13,13 @@ import msgspec
 from cyclopts import Parameter
 
 from remit.analysis.cells import visible
+from remit.analysis.times import instant, moment
 from remit.cli import exits
 from remit.cli.documents import VERSION, write_document
 from remit.cli.exits import NotFound
 from remit.cli.keeper import opened
 from remit.cli.naming import run_named
 from remit.cli.options import StoreFlag
-from remit.cli.runs import instant
 from remit.cli.settings import here, read_settings
 from remit.cli.signals import run_until_done
 from remit.cli.stores import no_store, place_of
@@ -186,7 +186,7 @@ async def _to_erase(
     if run is not None:
         entry = await run_named(kept, run)
         run_id = entry.run_id
-        parts.append(f"run {run_id} ({entry.remit}, {entry.created_at:%Y-%m-%d %H:%M} UTC)")
+        parts.append(f"run {run_id} ({entry.remit}, {moment(entry.created_at)})")
     if session is not None:
         found = await kept.runs(RunQuery(session=session), count=1_000)
         if not found:
@@ -240,9 +240,7 @@ def _told(path: Path, stock: Stock) -> list[str]:
         f"  {_size(stock.bytes)}, log {_size(stock.log_bytes)}, files beside it {_size(stock.artifact_file_bytes)}",
     ]
     if stock.oldest is not None and stock.newest is not None:
-        lines.append(
-            f"  begun between {stock.oldest:%Y-%m-%d %H:%M} and {stock.newest:%Y-%m-%d %H:%M} UTC"
-        )
+        lines.append(f"  begun between {moment(stock.oldest)} and {moment(stock.newest)}")
     return lines
 
 

@@ -699,7 +699,7 @@ _remit() {
           ;;
         "show")
           if [[ ${cur} == -* ]]; then
-            local -a _c=("--step" "--call" "--only" "--full" "--json" "--store" "--help" "-h" "--version")
+            local -a _c=("--step" "--call" "--only" "--full" "--markdown" "--json" "--store" "--help" "-h" "--version")
             local _q
             COMPREPLY=()
             for _x in "${_c[@]}"; do

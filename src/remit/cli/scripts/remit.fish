@@ -328,6 +328,7 @@ complete -c remit -n '__fish_remit_using_command show' -l step -r -d 'Only these
 complete -c remit -n '__fish_remit_using_command show' -l call -r -d 'Only the call with this id or key, with everything about it.'
 complete -c remit -n '__fish_remit_using_command show' -l only -x -a 'failed calls text effects artifacts budget children' -d 'A part: failed calls, all calls, the model'\''s text, effects, artifacts, budget o…'
 complete -c remit -n '__fish_remit_using_command show' -l full -d 'Texts, arguments and results whole.'
+complete -c remit -n '__fish_remit_using_command show' -l markdown -d 'Print a Markdown document, to be kept or sent; what was said stands in it as te…'
 complete -c remit -n '__fish_remit_using_command show' -l json -d 'Print one JSON document.'
 complete -c remit -n '__fish_remit_using_command show' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
 
