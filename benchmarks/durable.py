@@ -304,7 +304,8 @@ def read_plainly(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute(
         "select r.seq, r.epoch, r.kind, r.digest, r.link, p.salt, p.body from remit_row r"
-        " join remit_payload p using(run_id, seq) where r.run_id = 'r' order by r.seq"
+        " join remit_run u using(run_id) join remit_payload p on p.id = (u.number << 32) + r.seq"
+        " where r.run_id = 'r' order by r.seq"
     ).fetchall()
     connection.execute(
         "select a.digest, a.media_type, a.data from remit_holding h join remit_artifact a using(digest)"

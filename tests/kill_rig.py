@@ -377,7 +377,8 @@ class Killer:
             try:
                 found = connection.execute(
                     "select run_id, r.kind, p.body from remit_run u join remit_row r using(run_id)"
-                    " join remit_payload p using(run_id, seq) where u.root = ? order by run_id, seq",
+                    " join remit_payload p on p.id = (u.number << 32) + r.seq"
+                    " where u.root = ? order by u.run_id, r.seq",
                     (root,),
                 ).fetchall()
             except sqlite3.OperationalError:  # the first worker died before it made the tables

@@ -32,6 +32,7 @@ def listed(left: Left, cli: Cli) -> Cli:
 
 
 ROOTS = ["died", "tree", "broke", "asks", "waits", "done"]
+OF_DONE = "run = (select number from remit_run where run_id = 'done')"
 
 
 def ids(cli: Cli, *flags: str) -> list[str]:
@@ -124,7 +125,7 @@ def test_what_waits_is_told_to_programs_without_a_token(left: Left, listed: Cli)
 def test_a_damaged_or_an_erased_run_does_not_stop_the_list(listed: Cli) -> None:
     """U7, J2: each is a line that says so."""
     with closing(sqlite3.connect(listed.directory / "runs.db")) as connection, connection:
-        connection.execute("update remit_payload set body = x'7b7d' where run_id = 'done'")
+        connection.execute(f"update remit_payload set body = x'7b7d' where {OF_DONE}")
         connection.execute("update remit_run set erased_at = 1e9 where run_id = 'broke'")
     rows = {row.split()[0]: row for row in listed("runs").out.splitlines()}
     assert rows["done"].endswith("(unreadable: remit show tells why)")
@@ -138,12 +139,12 @@ def test_a_damaged_or_an_erased_run_does_not_stop_the_list(listed: Cli) -> None:
 @pytest.mark.parametrize(
     "spoiled",
     [
-        "update remit_payload set body = '{}' where run_id = 'done'",
-        "update remit_payload set salt = 3 where run_id = 'done'",
+        f"update remit_payload set body = '{{}}' where {OF_DONE}",
+        f"update remit_payload set salt = 3 where {OF_DONE}",
         "update remit_row set kind = x'00' where run_id = 'done'",
         "update remit_row set epoch = 'x' where run_id = 'done'",
         "update remit_row set digest = 'x' where run_id = 'done'",
-        "delete from remit_payload where run_id = 'done' and seq = 3",
+        f"delete from remit_payload where seq = 3 and {OF_DONE}",
         "update remit_run set created_at = 'x', tags = '[1' where run_id = 'done'",
         "update remit_run set created_at = 1e300, ended_at = -1e300 where run_id = 'done'",
         "update remit_run set head = 7, next_seq = 99 where run_id = 'done'",

@@ -242,7 +242,8 @@ def test_a_damaged_run_is_shown_as_far_as_it_goes(shown: Cli) -> None:
     """U7, J2: what it is stands there, and why there is no more; the exit code says so."""
     with closing(sqlite3.connect(shown.directory / "runs.db")) as connection, connection:
         connection.execute(
-            "update remit_payload set body = x'7b7d' where run_id = 'done' and seq = 2"
+            "update remit_payload set body = x'7b7d' where seq = 2"
+            " and run = (select number from remit_run where run_id = 'done')"
         )
     ended = shown("show", "done")
     assert ended.code == 1

@@ -30,7 +30,7 @@ from remit.store.directory import RunQuery
 from remit.store.keeping import Finding, Keeping, Pruned
 from remit.store.sqlite import SqliteStore, checking, keeping
 from remit.store.sqlite.files import INLINE_BYTES
-from remit.store.sqlite.schema import _FIRST, APPLICATION_ID
+from remit.store.sqlite.schema import _STEPS, APPLICATION_ID
 
 T = TypeVar("T")
 
@@ -445,7 +445,7 @@ def test_an_erasure_that_is_at_work_is_not_told_as_cut_off(store: SqliteStore, p
 
     asyncio.run(main())
     sweeps = [
-        "delete from remit_payload where run_id = 'r' and seq = 0",
+        "delete from remit_payload where run = 1 and seq = 0",
         "delete from remit_artifact",
         "delete from remit_payload",
     ]
@@ -706,7 +706,7 @@ def test_one_flipped_byte_of_a_row_is_found(path: Path, table: str, column: str,
     store, _, _ = kept_store(path)
     assert found_by(store) == []
     with closing(sqlite3.connect(path)) as connection, connection:
-        where = "where run_id = 'r' and seq = 0"
+        where = "where seq = 0 and " + ("run_id = 'r'" if table == "row" else "run = 1")
         ((was,),) = connection.execute(f"select {column} from remit_{table} {where}").fetchall()
         now = bytearray(was)
         now[byte % len(now)] ^= 0x04
@@ -726,7 +726,7 @@ def test_one_flipped_byte_of_a_row_is_found(path: Path, table: str, column: str,
         ("update remit_row set epoch = -1 where run_id = 'r' and seq = 1", "r", "not as it was"),
         ("delete from remit_row where run_id = 'r' and seq = 0", "r", "missing"),
         ("delete from remit_row where run_id = 'r' and seq = 1", "r", "end"),
-        ("delete from remit_payload where run_id = 'r' and seq = 1", "r", "missing"),
+        ("delete from remit_payload where run = 1 and seq = 1", "r", "missing"),
         ("update remit_run set head = x'00' where run_id = 'r'", "r", "head"),
         ("update remit_run set next_seq = 9 where run_id = 'r'", "r", "end"),
         ("update remit_run set reason = 'deadline' where run_id = 'r'", "r", "deadline"),
@@ -906,35 +906,56 @@ def test_a_backup_that_fails_leaves_nothing(store: SqliteStore, tmp_path: Path) 
 # Migrating
 
 
-def test_a_store_of_the_first_version_is_opened_listed_and_gone_on_with(path: Path) -> None:
-    """J2, J5: its runs have their remit, tags and reason, and one of them is resumed."""
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_store_of_an_older_version_is_opened_listed_and_gone_on_with(
+    path: Path, version: int
+) -> None:
+    """J2, J5: its runs have their remit, tags and reason, what they said and kept, and one of them is resumed."""
     made = SqliteStore(path.with_name("made.db"))
     first = clinic(made, ("treat", {"name": "bob"}))
     asyncio.run(first.run("go", run_id="waits", tags={"who": "bob"}))
     asyncio.run(clinic(made, "fine").run("hello", run_id="done"))
+    small, said = Artifact.of(b"kept", "text/plain"), b'{"remit":"clinic"}'
+    asyncio.run(end(made, "holds", said, artifacts=(small,), remit="clinic"))
+    asyncio.run(end(made, "gone", said, remit="clinic"))
+    if version == 2:  # the first knew of no tombstones
+        asyncio.run(made.erase(run_id="gone"))
     made.close()
     old = "run_id, spec_hash, parent, root, status, owner, worker, epoch, next_seq, head, inbox_max, taken, created_at, ended_at"
+    if version == 2:
+        old += ", remit, session, session_at, tags, reason, erased_at"
     with closing(sqlite3.connect(path)) as connection, connection:
-        for statement in _FIRST:
+        for statement in (each for step in _STEPS[:version] for each in step):
             connection.execute(statement)
         connection.execute("attach ? as made", (str(made.path),))
         connection.execute(f"insert into remit_run({old}) select {old} from made.remit_run")
-        for table in ("row", "payload", "post", "proposal", "artifact", "holding", "meta"):
+        for table in ("row", "post", "proposal", "artifact", "meta"):
             connection.execute(f"insert into remit_{table} select * from made.remit_{table}")
+        connection.execute("insert into remit_holding select root, digest from made.remit_holding")
+        connection.execute(
+            "insert into remit_payload select u.run_id, p.seq, p.salt, p.body"
+            " from made.remit_payload p join made.remit_run u on u.number = p.run"
+        )
         connection.execute(f"pragma application_id = {APPLICATION_ID}")
-        connection.execute("pragma user_version = 1")
+        connection.execute(f"pragma user_version = {version}")
     store = SqliteStore(path)
 
     async def main() -> None:
-        with pytest.raises(JournalError, match="version 1"):
+        with pytest.raises(JournalError, match=f"version {version}"):
             await store.check()
-        done, waits = sorted(await store.runs(RunQuery(), count=9), key=lambda each: each.run_id)
+        runs = {each.run_id: each for each in await store.runs(RunQuery(), count=9)}
+        done, waits = runs["done"], runs["waits"]
         assert (done.remit, done.reason, done.tags) == ("clinic", "completed", {})
         assert (waits.remit, waits.reason, waits.tags) == ("clinic", None, {"who": "bob"})
         remit = clinic(store, "all done")
         (pending,) = (await remit.outcome("waits")).pending
         await remit.decide(id=pending.id, approve=True, by="dana")
         assert (await remit.resume("waits")).text == "all done"
+        assert await store.artifact("holds", small.digest) == small
+        assert await store.artifact("done", small.digest) is None
+        assert [row.body for row in await store.read("holds", -1)][:1] == [said]
+        assert await store.check() == []
+        await store.erase(run_id="holds")
         assert await store.check() == []
 
     asyncio.run(main())

@@ -138,7 +138,7 @@ def test_a_store_is_named_by_its_path(tmp_path: Path) -> None:
         "delete from remit_row where seq = 2",
         "delete from remit_row where seq = 3",
         "delete from remit_payload where seq = 1",
-        "update remit_payload set seq = seq + 100 where seq < 3; update remit_payload set seq = 103 - seq where seq > 100",
+        "update remit_payload set id = id + 100 where seq < 3; update remit_payload set id = id + 103 - 2 * seq where seq > 100",
         "update remit_run set head = zeroblob(32)",
         "update remit_run set next_seq = next_seq + 1",
     ],

@@ -1,7 +1,7 @@
 """What a store does inside of a transaction, as plain functions of a connection.
 
-Each is one piece of work of the writer: it does all of what it says or raises. The chain is continued here, so
-that a link is made on the very head that the database holds.
+Each is one piece of work of the writer: it does all of what it says or raises. The chain is continued by whoever
+holds the lease, before the transaction; it goes in behind the very head that it was made on, or not at all.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ from remit.store.base import (
 )
 from remit.store.chain import SALT_BYTES, START, Chain
 from remit.store.sqlite.files import INLINE_BYTES
+from remit.store.sqlite.schema import payload_id
 
 __all__ = [
+    "OwnLease",
+    "Written",
     "acquire",
     "append",
     "create",
@@ -45,7 +48,48 @@ __all__ = [
     "release",
     "renew",
     "withdraw",
+    "written_by",
 ]
+
+
+class OwnLease(Lease):
+    """A lease as this store gives it: the rows that it will write can be made ready without asking the file."""
+
+    number: int = 0
+    """Of the run."""
+    head: bytes = START
+    """The newest link."""
+
+    def wrote(self, written: Written, found_at: float) -> None:
+        """An append was acknowledged."""
+        self.next_seq, self.head, self.found_at = written.next_seq, written.head, found_at
+
+
+class Written(msgspec.Struct, frozen=True, gc=False):
+    """Rows that are ready to be written behind the head of a lease, and nowhere else."""
+
+    lease: OwnLease
+    links: Sequence[tuple[str, int, int, str, bytes, bytes]]
+    payloads: Sequence[tuple[int, bytes, bytes]]
+    head: bytes
+    """Of the chain behind them."""
+    next_seq: int
+
+
+def written_by(chain: Chain, lease: OwnLease, rows: Sequence[NewRow]) -> Written:
+    """Continue the chain of a run by these rows."""
+    links: list[tuple[str, int, int, str, bytes, bytes]] = []
+    payloads: list[tuple[int, bytes, bytes]] = []
+    salts = os.urandom(SALT_BYTES * len(rows))
+    head, seq = lease.head, lease.next_seq
+    for at, row in enumerate(rows):
+        salt = salts[at * SALT_BYTES : (at + 1) * SALT_BYTES]
+        digest = chain.digest(salt, row.body)
+        head = chain.link(head, seq=seq, epoch=lease.epoch, kind=row.kind, digest=digest)
+        links.append((lease.run_id, seq, lease.epoch, row.kind, digest, head))
+        payloads.append((payload_id(lease.number, seq), salt, row.body))
+        seq += 1
+    return Written(lease, links, payloads, head, seq)
 
 
 def create(
@@ -66,17 +110,21 @@ def create(
         root, place = newest.root or root, newest.place + 1
     above = connection.execute("select root from remit_run where run_id = ?", (run.parent,))
     (root,) = above.fetchone() or (root,)
-    head = _write(connection, chain, run.run_id, (run.opened,), head=START, seq=0, epoch=0)
+    (number,) = connection.execute("select coalesce(max(number), 0) + 1 from remit_run").fetchone()
+    lease = OwnLease(run.run_id, 0, 0, 0, 0, number=number, head=START)
+    written = written_by(chain, lease, (run.opened,))
+    _write(connection, written)
     connection.execute(
-        "insert into remit_run(run_id, spec_hash, parent, root, status, epoch, next_seq, head, inbox_max,"
+        "insert into remit_run(run_id, number, spec_hash, parent, root, status, epoch, next_seq, head, inbox_max,"
         " taken, created_at, remit, session, session_at, tags)"
-        " values (?, ?, ?, ?, 'ready', 0, 1, ?, 0, 0, ?, ?, ?, ?, ?)",
+        " values (?, ?, ?, ?, ?, 'ready', 0, 1, ?, 0, 0, ?, ?, ?, ?, ?)",
         (
             run.run_id,
+            number,
             run.spec_hash,
             run.parent,
             root,
-            head,
+            written.head,
             _now(),
             run.remit,
             run.session,
@@ -86,7 +134,7 @@ def create(
     )
     _put(connection, root, run.artifacts)
     connection.executemany(
-        "insert or ignore into remit_holding select ?, digest from remit_artifact where digest = ?",
+        "insert or ignore into remit_holding select digest, ? from remit_artifact where digest = ?",
         [(root, digest) for digest in run.brought],
     )
     return True
@@ -103,9 +151,9 @@ def acquire(
     found = _run(
         connection,
         run_id,
-        "status, owner, worker, epoch, next_seq, taken, inbox_max, session, session_at, erased_at",
+        "status, owner, worker, epoch, next_seq, taken, inbox_max, session, session_at, erased_at, number, head",
     )
-    status, held_by, holder, epoch, next_seq, taken, inbox_max, session, place, erased = found
+    status, held_by, holder, epoch, next_seq, taken, inbox_max, session, place, erased, *own = found
     if erased is not None:
         raise JournalError(f"run {run_id!r} was erased: there is nothing to go on from")
     if holder is not None and lives(holder):
@@ -122,38 +170,53 @@ def acquire(
         "update remit_run set owner = ?, worker = ?, epoch = ?, status = ? where run_id = ?",
         (owner, worker, epoch + 1, status if status == "ended" else "running", run_id),
     )
-    return Lease(run_id, epoch + 1, next_seq, taken, inbox_max, found_at=time.monotonic())
+    return OwnLease(run_id, epoch + 1, next_seq, taken, inbox_max, time.monotonic(), *own)
 
 
 def append(
     connection: sqlite3.Connection,
-    chain: Chain,
-    lease: Lease,
+    written: Written,
     worker: str,
-    rows: Sequence[NewRow],
     *,
     status: RunStatus,
     reason: str | None,
     proposals: Sequence[NewProposal],
     taken: int,
     artifacts: Sequence[Artifact],
-) -> tuple[Control, int, float]:
+) -> tuple[Control, float]:
     """Write rows and what goes with them. Errors: `Fenced`.
 
-    Gives the next sequence number too, and when the lease was found to be the run's.
+    Gives when the lease was found to be the run's, too.
     """
+    lease = written.lease
+    # The fence and the new head in one statement. It stays `running` while it has not heard everything.
     found = connection.execute(
-        "select head, root, inbox_max, taken from remit_run"
-        " where run_id = ? and epoch = ? and next_seq = ? and worker = ?",
-        (lease.run_id, lease.epoch, lease.next_seq, worker),
-    ).fetchone()
-    if found is None:
+        "update remit_run set head = ?, next_seq = ?, taken = max(taken, ?), reason = ?, ended_at = ?,"
+        " status = case when ? = 'waiting' and inbox_max > max(taken, ?) then 'running' else ? end"
+        " where run_id = ? and epoch = ? and next_seq = ? and worker = ? and head = ?"
+        " returning root, inbox_max, status",
+        (
+            written.head,
+            written.next_seq,
+            taken,
+            reason,
+            _now() if status == "ended" else None,
+            status,
+            taken,
+            status,
+            lease.run_id,
+            lease.epoch,
+            lease.next_seq,
+            worker,
+            lease.head,
+        ),
+    ).fetchall()
+    if not found:
         raise Fenced(f"run {lease.run_id!r} has another writer")
-    head, root, inbox_max, taken_before = found
-    _put(connection, root, artifacts)
-    head = _write(
-        connection, chain, lease.run_id, rows, head=head, seq=lease.next_seq, epoch=lease.epoch
-    )
+    ((root, inbox_max, status),) = found
+    if artifacts:
+        _put(connection, root, artifacts)
+    _write(connection, written)
     for p in proposals:
         connection.execute(
             "insert into remit_proposal values (?, ?, ?, ?, ?, ?, 0)",
@@ -166,24 +229,7 @@ def append(
                 p.expires_at.isoformat(),
             ),
         )
-    taken = max(taken, taken_before)
-    if status == "waiting" and inbox_max > taken:
-        status = "running"  # it has not heard everything
-    next_seq = lease.next_seq + len(rows)
-    connection.execute(
-        "update remit_run set head = ?, next_seq = ?, status = ?, reason = ?, taken = ?, ended_at = ?"
-        " where run_id = ?",
-        (
-            head,
-            next_seq,
-            status,
-            reason,
-            taken,
-            _now() if status == "ended" else None,
-            lease.run_id,
-        ),
-    )
-    return Control(inbox_max, status), next_seq, time.monotonic()
+    return Control(inbox_max, status), time.monotonic()
 
 
 def release(connection: sqlite3.Connection, lease: Lease, worker: str) -> None:
@@ -335,29 +381,11 @@ def _run(connection: sqlite3.Connection, run_id: str, columns: str) -> tuple[Any
     return found
 
 
-def _write(
-    connection: sqlite3.Connection,
-    chain: Chain,
-    run_id: str,
-    rows: Sequence[NewRow],
-    *,
-    head: bytes,
-    seq: int,
-    epoch: int,
-) -> bytes:
-    """Add rows to the chain. Gives its new head."""
-    links: list[tuple[str, int, int, str, bytes, bytes]] = []
-    payloads: list[tuple[str, int, bytes, bytes]] = []
-    salts = os.urandom(SALT_BYTES * len(rows))
-    for at, row in enumerate(rows):
-        salt = salts[at * SALT_BYTES : (at + 1) * SALT_BYTES]
-        digest = chain.digest(salt, row.body)
-        head = chain.link(head, seq=seq + at, epoch=epoch, kind=row.kind, digest=digest)
-        links.append((run_id, seq + at, epoch, row.kind, digest, head))
-        payloads.append((run_id, seq + at, salt, row.body))
-    connection.executemany("insert into remit_row values (?, ?, ?, ?, ?, ?)", links)
-    connection.executemany("insert into remit_payload values (?, ?, ?, ?)", payloads)
-    return head
+def _write(connection: sqlite3.Connection, written: Written) -> None:
+    connection.executemany("insert into remit_row values (?, ?, ?, ?, ?, ?)", written.links)
+    connection.executemany(
+        "insert into remit_payload(id, salt, body) values (?, ?, ?)", written.payloads
+    )
 
 
 def _put(connection: sqlite3.Connection, root: str, artifacts: Sequence[Artifact]) -> None:
@@ -368,5 +396,5 @@ def _put(connection: sqlite3.Connection, root: str, artifacts: Sequence[Artifact
             (artifact.digest, artifact.media_type, len(artifact.data), data),
         )
         connection.execute(
-            "insert or ignore into remit_holding values (?, ?)", (root, artifact.digest)
+            "insert or ignore into remit_holding values (?, ?)", (artifact.digest, root)
         )

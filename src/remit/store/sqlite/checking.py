@@ -36,7 +36,7 @@ _HELD: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQ
 """What a sound file raises that others hold: whoever closes it last, or finds it as a killed process left it."""
 _UNWRITABLE: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY})
 """What a file raises beside which nothing may be written, such as the log that it is shared by."""
-_OF_RUNS: Final = ("row", "payload", "post", "proposal")
+_OF_RUNS: Final = ("row", "post", "proposal")
 """Tables whose rows belong to a run."""
 
 
@@ -210,21 +210,21 @@ def _run(connection: sqlite3.Connection, chain: Chain, run_id: str) -> Iterator[
     connection.execute("begin")
     try:
         run = connection.execute(
-            "select next_seq, head, erased_at, parent, remit, session, tags, status, reason"
+            "select number, next_seq, head, erased_at, parent, remit, session, tags, status, reason"
             " from remit_run where run_id = ?",
             (run_id,),
         ).fetchone()
         if run is None:
             return  # it was pruned a moment ago
-        next_seq, newest, erased_at, parent, *about = run
+        number, next_seq, newest, erased_at, parent, *about = run
         head, seq = START, -1
         told: dict[str, Any] = {}
         for expected, row in enumerate(
             connection.execute(
                 "select r.seq, r.epoch, r.kind, r.digest, r.link, p.salt, p.body"
-                " from remit_row r left join remit_payload p using(run_id, seq)"
+                " from remit_row r left join remit_payload p on p.id = (? << 32) + r.seq"
                 " where r.run_id = ? order by r.seq",
-                (run_id,),
+                (number, run_id),
             )
         ):
             seq, _, kind, digest, link, salt, body = row
@@ -311,12 +311,15 @@ def _strays(connection: sqlite3.Connection) -> Iterator[Finding]:
         for (run_id,) in found.fetchall():
             yield Finding(what=f"a {table} is here of a run that is not", run_id=run_id)
     found = connection.execute(
-        "select run_id, seq from remit_payload p where not exists ("
-        " select 1 from remit_row r where r.run_id = p.run_id and r.seq = p.seq)"
-        " and exists (select 1 from remit_run r where r.run_id = p.run_id)"
+        "select u.run_id, p.seq from remit_payload p left join remit_run u on u.number = p.run where not exists ("
+        " select 1 from remit_row r where r.run_id = u.run_id and r.seq = p.seq)"
     )
     for run_id, seq in found.fetchall():
-        yield Finding(what="what it says is here, and the row is missing", run_id=run_id, seq=seq)
+        if run_id is None:
+            yield Finding(what="a payload is here of a run that is not")
+        else:
+            what = "what it says is here, and the row is missing"
+            yield Finding(what=what, run_id=run_id, seq=seq)
 
 
 # What was to go
@@ -336,8 +339,9 @@ def _remnants(connection: sqlite3.Connection, pause: Callable[[], None]) -> Iter
 
 def _unswept(connection: sqlite3.Connection) -> list[Finding]:
     payloads = connection.execute(
-        "select run_id, seq from remit_payload join remit_run using(run_id)"
-        " where erased_at is not null order by run_id, seq"
+        "select u.run_id, p.seq from remit_run u join remit_payload p"
+        " on p.id between u.number << 32 and (u.number + 1 << 32) - 1"
+        " where u.erased_at is not null order by u.run_id, p.seq"
     ).fetchall()
     artifacts = connection.execute(
         "select digest from remit_artifact a where not exists ("

@@ -12,7 +12,7 @@ from typing import Final
 
 from remit.errors import JournalError
 
-__all__ = ["APPLICATION_ID", "VERSION", "check", "migrate"]
+__all__ = ["APPLICATION_ID", "VERSION", "check", "migrate", "payload_id"]
 
 APPLICATION_ID: Final = 0x72656D74  # "remt"
 """Marks the file as a store of remit, also for `file` and the like."""
@@ -151,10 +151,53 @@ _SECOND: Final = (
     "create index remit_grant_tool on remit_grant(remit, tool)",
 )
 
-_STEPS: Final[tuple[tuple[str, ...], ...]] = (_FIRST, _SECOND)
+_THIRD: Final = (
+    # A payload is found by one number, and an artifact's holders in the tree of their keys: what has no index
+    # beside it costs an append a page less.
+    "alter table remit_run add column number integer",  # no other run's; those that are pruned give theirs back
+    """
+    update remit_run set number = ordered.place from (
+        select run_id, row_number() over (order by created_at, run_id) as place from remit_run
+    ) as ordered where ordered.run_id = remit_run.run_id
+    """,
+    "create unique index remit_run_number on remit_run(number)",
+    "alter table remit_payload rename to remit_payload_2",
+    """
+    create table remit_payload(
+        id integer primary key,   -- number of the run << 32 | seq
+        salt blob not null,
+        body blob not null,
+        run integer as (id >> 32) virtual,
+        seq integer as (id & 4294967295) virtual
+    )
+    """,
+    """
+    insert into remit_payload(id, salt, body)
+        select r.number << 32 | p.seq, p.salt, p.body from remit_payload_2 p join remit_run r using(run_id)
+        order by 1
+    """,
+    "drop table remit_payload_2",
+    "alter table remit_holding rename to remit_holding_2",
+    """
+    create table remit_holding(
+        digest text not null,
+        root text not null,
+        primary key(digest, root)
+    ) without rowid
+    """,
+    "insert into remit_holding(digest, root) select digest, root from remit_holding_2 order by 1, 2",
+    "drop table remit_holding_2",
+)
+
+_STEPS: Final[tuple[tuple[str, ...], ...]] = (_FIRST, _SECOND, _THIRD)
 """What leads from version 0 to 1, from 1 to 2, and so on."""
 
 VERSION: Final = len(_STEPS)
+
+
+def payload_id(number: int, seq: int) -> int:
+    """Where the payload of a row stands: those of a run in their order, and beside each other."""
+    return number << 32 | seq
 
 
 def check(connection: sqlite3.Connection) -> int:

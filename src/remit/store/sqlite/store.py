@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar, cast
 
 from remit.artifacts import Artifact
 from remit.canonical import json_text
-from remit.errors import ConfigurationError, JournalError, RemitError
+from remit.errors import ConfigurationError, Fenced, JournalError, RemitError
 from remit.pending import PendingKind
 from remit.store.base import (
     Control,
@@ -53,7 +53,7 @@ from remit.store.sqlite import acts, checking, copying, directory, grants, keepi
 from remit.store.sqlite.files import INLINE_BYTES, Files
 from remit.store.sqlite.liveness import Presence, clear_away, is_gone
 from remit.store.sqlite.place import Place
-from remit.store.sqlite.schema import check, migrate
+from remit.store.sqlite.schema import check, migrate, payload_id
 from remit.store.sqlite.writer import Writer, ended
 from remit.store.watching import watched
 
@@ -146,15 +146,16 @@ class SqliteStore:
         taken: int = 0,
         artifacts: Sequence[Artifact] = (),
     ) -> Control:
+        if not isinstance(lease, acts.OwnLease):
+            raise Fenced(f"run {lease.run_id!r} was not acquired of this store")
         worker = self._open().worker
-        control, next_seq, found_at = await self._keeping(
+        written = acts.written_by(self._chain, lease, rows)
+        control, found_at = await self._keeping(
             artifacts,
             lambda c: acts.append(
                 c,
-                self._chain,
-                lease,
+                written,
                 worker,
-                rows,
                 status=status,
                 reason=reason,
                 proposals=proposals,
@@ -162,7 +163,7 @@ class SqliteStore:
                 artifacts=artifacts,
             ),
         )
-        lease.next_seq, lease.found_at = next_seq, found_at
+        lease.wrote(written, found_at)
         return control
 
     def holds(self, lease: Lease) -> bool:
@@ -619,11 +620,11 @@ def _rows(
     connection.execute("begin")
     try:
         run = connection.execute(
-            "select next_seq, head, erased_at from remit_run where run_id = ?", (run_id,)
+            "select next_seq, head, erased_at, number from remit_run where run_id = ?", (run_id,)
         ).fetchone()
         if run is None:
             raise JournalError(f"there is no run {run_id!r} in this store")
-        next_seq, newest, erased_at = run
+        next_seq, newest, erased_at, number = run
         if erased_at is not None:
             raise JournalError(
                 f"run {run_id!r} was erased: what it said is gone, that it was is kept"
@@ -636,9 +637,9 @@ def _rows(
             head = newest if before is None else before[0]
         found = connection.execute(
             "select r.seq, r.epoch, r.kind, r.digest, r.link, p.salt, p.body"
-            " from remit_row r left join remit_payload p using(run_id, seq)"
+            " from remit_row r left join remit_payload p on p.id = ? + r.seq"
             " where r.run_id = ? and r.seq > ? order by r.seq",
-            (run_id, after),
+            (payload_id(number, 0), run_id, after),
         ).fetchall()
     finally:
         connection.execute("rollback")
