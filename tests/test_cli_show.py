@@ -167,7 +167,7 @@ def test_nothing_that_was_said_ends_its_block_or_its_span() -> None:
     )
     sheet = replace(sheet_of(entry, None), prompt=said)
     document = markdown_of(
-        sheet, ("ok", said), now=now, only=None, part=False, full=True, reached=""
+        sheet, ("ok", said), now=now, only=None, part=False, full=True, reached_by=""
     )
     tokens = MarkdownIt().parse(document)
     assert [token.content for token in tokens if token.type == "fence"] == [visible(said) + "\n"]

@@ -14,9 +14,10 @@ import pytest
 from cli_rig import Cli
 from remit.cli import exits
 from remit.cli.exits import NotFound
+from remit.cli.locations import location_of
 from remit.cli.naming import run_named
 from remit.cli.settings import Settings, read_settings
-from remit.cli.stores import place_of, store_to_read, store_to_write
+from remit.cli.stores import store_to_read, store_to_write
 from remit.errors import ConfigurationError
 from remit.store.base import RunInfo, StoredRow
 from remit.store.directory import RunEntry, RunQuery
@@ -38,7 +39,7 @@ def test_what_stands_nearer_says_where_runs_are_kept(tmp_path: Path) -> None:
 
     def found(flag: str | None = None, environ: Mapping[str, str] | None = None) -> Path | None:
         settings = read_settings(below, {"HOME": str(tmp_path / "home"), **(environ or {})})
-        return place_of(flag, settings).path
+        return location_of(flag, settings).path
 
     assert found() == tmp_path / "home" / ".local" / "state" / "remit" / "remit.db"
     assert found(environ={"XDG_STATE_HOME": "/st"}) == Path("/st/remit/remit.db")
@@ -79,7 +80,7 @@ def test_a_file_that_names_no_store_is_refused_with_its_key(cli: Cli, name: str)
 
 def test_the_users_own_store_is_made_for_nobody_else_to_read(tmp_path: Path) -> None:
     """A store holds what people said: its folder and its file are the user's alone."""
-    place = place_of(None, settings_of(tmp_path))
+    place = location_of(None, settings_of(tmp_path))
     assert place.path is not None
     store_to_write(place)
     assert stat.S_IMODE(place.path.stat().st_mode) == 0o600
@@ -90,17 +91,17 @@ def test_where_the_users_own_store_cannot_be_made_the_flag_is_named(tmp_path: Pa
     """U2: an error says what to do."""
     (tmp_path / "home").write_text("a file")
     with pytest.raises(ConfigurationError, match="--store sqlite:///FILE"):
-        store_to_write(place_of(None, settings_of(tmp_path)))
+        store_to_write(location_of(None, settings_of(tmp_path)))
 
 
 def test_who_only_reads_makes_no_file(tmp_path: Path) -> None:
     """U7: a command that only reads leaves nothing behind."""
-    place = place_of(None, settings_of(tmp_path))
+    place = location_of(None, settings_of(tmp_path))
     with pytest.raises(NotFound, match="nothing was run yet"):
         store_to_read(place)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConfigurationError, match="memory: keeps nothing"):
-        store_to_read(place_of("memory:", settings_of(tmp_path)))
+        store_to_read(location_of("memory:", settings_of(tmp_path)))
 
 
 # --- which run is meant --------------------------------------------------------------------------

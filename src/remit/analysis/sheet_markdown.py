@@ -55,18 +55,20 @@ def markdown_of(
     only: Only | None,
     part: bool,
     full: bool,
-    reached: str,
+    reached_by: str,
 ) -> str:
-    """The document. `why`, `only`, `part` and `full` are those of `sheet_layout.Page`, and `reached` its `reached_by`."""
-    return "\n".join(_Document(sheet, now, full=full, reached=reached).lines(why, only, part=part))
+    """The document. `why`, `only`, `part`, `full` and `reached_by` are those of `sheet_layout.Page`."""
+    return "\n".join(
+        _Document(sheet, now, full=full, reached_by=reached_by).lines(why, only, part=part)
+    )
 
 
 class _Document:
-    def __init__(self, sheet: RunSheet, now: datetime, *, full: bool, reached: str) -> None:
+    def __init__(self, sheet: RunSheet, now: datetime, *, full: bool, reached_by: str) -> None:
         self._sheet = sheet
         self._now = now
         self._full = full
-        self._reached = reached
+        self._reached_by = reached_by
 
     def lines(self, why: tuple[Mark, str], only: Only | None, *, part: bool) -> Iterator[str]:
         sheet = self._sheet
@@ -160,7 +162,7 @@ class _Document:
     def _waits(self, pending: PendingSheet) -> Iterator[str]:
         yield f"- ⏸ {_code(wanted(pending))} {_code(pending.summary)}"
         yield f"  - {_code(f'{pending.tool} {pending.arguments}')}"
-        yield f"  - {_code(ACTS[pending.kind].format(f'{pending.id}{self._reached}'))}"
+        yield f"  - {_code(ACTS[pending.kind].format(f'{pending.id}{self._reached_by}'))}"
 
     def _children(self) -> Iterator[str]:
         if self._sheet.children:

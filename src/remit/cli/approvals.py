@@ -12,8 +12,8 @@ from remit.analysis.times import ago
 from remit.cli import exits
 from remit.cli.cases import Case, case_document, open_cases
 from remit.cli.documents import VERSION, write_document
-from remit.cli.keeper import opened
 from remit.cli.options import StoreFlag
+from remit.cli.stores import opened
 from remit.cli.streams import own_stdout
 
 __all__ = ["approvals"]

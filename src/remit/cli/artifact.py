@@ -14,8 +14,9 @@ from remit.artifacts import Artifact, digest_of
 from remit.cli import exits
 from remit.cli.naming import run_named
 from remit.cli.options import StoreFlag
-from remit.cli.reading import Kept, kept_runs, place_here
+from remit.cli.reading import Searchable
 from remit.cli.signals import Interrupts, run_until_done
+from remit.cli.stores import opened
 from remit.cli.streams import complain, own_stdout
 from remit.errors import ConfigurationError
 from remit.store.directory import RunQuery
@@ -52,7 +53,7 @@ def artifact(
     pattern = None if grep is None else _pattern(grep)
     if out is not None and (chosen or pattern):
         raise ConfigurationError("--out writes the whole: leave out --range and --grep")
-    with own_stdout() as streams, kept_runs(place_here(store)) as kept:
+    with own_stdout() as streams, opened(store) as kept:
 
         async def look(_: Interrupts) -> int:
             found = await _found(kept, digest, run)
@@ -65,7 +66,7 @@ def artifact(
         return run_until_done(look)
 
 
-async def _found(store: Kept, digest: str, run: str | None) -> Artifact:
+async def _found(store: Searchable, digest: str, run: str | None) -> Artifact:
     """Errors: `NotFound`; `ConfigurationError` where a run is named that is not the only one."""
     if run is not None:
         entry = await run_named(store, run)

@@ -13,10 +13,10 @@ from cyclopts import Parameter
 from remit.cli import exits
 from remit.cli.cases import Case
 from remit.cli.deciding import Act, carry_out, find, find_and_ask
-from remit.cli.keeper import opened
 from remit.cli.options import Again, Display, StoreFlag
 from remit.cli.prompts import login
 from remit.cli.run import refuse_contradictions
+from remit.cli.stores import opened
 from remit.cli.streams import own_stdout
 from remit.cli.targets import AnyRemit
 from remit.pending import PendingKind

@@ -19,11 +19,11 @@ from remit.cli.documents import VERSION, outcome_document, write_document
 from remit.cli.keeper import stand_in
 from remit.cli.kept import Kept
 from remit.cli.keyboard import Keyboard, controlling_terminal
+from remit.cli.locations import reach_of
 from remit.cli.options import Again, Display
 from remit.cli.resume import go_on, ready_to_go_on
 from remit.cli.run import concluded
 from remit.cli.signals import Interrupts, run_until_done
-from remit.cli.stores import reached_by
 from remit.cli.streams import Streams, complain
 from remit.cli.targets import AnyRemit
 from remit.errors import ConfigurationError, DecisionError, RunBusy
@@ -171,7 +171,7 @@ def _ready(act: Act, store: SqliteStore, root: str, *, loads: bool) -> _Run:
     state = asyncio.run(read_state(store, root))
     if not loads:
         return _Run(state, shown, None, stand_in(state.opened.remit, store))
-    where = ready_to_go_on(store, state, act.again, shown, reached_by(act.flag))
+    where = ready_to_go_on(store, state, act.again, shown, reach_of(act.flag))
     return _Run(state, shown, where, where.remit)
 
 
@@ -186,7 +186,7 @@ async def _decide(
     try:
         await decide(remit, case)
     except DecisionError as error:
-        of = f"{case.pending.id}: remit show {quote(case.root)}{reached_by(act.flag)}"
+        of = f"{case.pending.id}: remit show {quote(case.root)}{reach_of(act.flag)}"
         _tell(act, f"{of} tells what became of it")
         act.refuse(case.pending.id, error)
     else:
@@ -235,7 +235,7 @@ def _refuse_late(case: Case, act: Act) -> None:
     if case.expired:
         raise DecisionError(
             "expired",
-            f"its time is over: remit resume {case.root}{reached_by(act.flag)} goes on, and may ask anew",
+            f"its time is over: remit resume {case.root}{reach_of(act.flag)} goes on, and may ask anew",
         )
 
 

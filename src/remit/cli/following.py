@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from remit.analysis.retold import Retelling
 from remit.analysis.story import row_of
 from remit.cli.naming import entry_of
-from remit.cli.reading import Kept
+from remit.cli.reading import Searchable
 from remit.cli.streams import complain
 from remit.errors import JournalError
 from remit.events import Event
@@ -40,7 +40,7 @@ class Followed:
         self.retelling = Retelling(entry.run_id)
         self.next_seq = 0
 
-    async def catch_up(self, store: Kept, tell: Tell, *, first: int | None) -> None:
+    async def catch_up(self, store: Searchable, tell: Tell, *, first: int | None) -> None:
         """Read what is there; what stands from `first` on is told, nothing where it is None.
 
         Errors: `JournalError` where its rows cannot be read.
@@ -50,13 +50,15 @@ class Followed:
             if first is not None and stored.seq >= first:
                 tell(self, stored.seq, events)
 
-    async def watch(self, store: Kept, tell: Tell) -> None:
+    async def watch(self, store: Searchable, tell: Tell) -> None:
         """Tell what is committed from now on, until the run has ended or waits. Errors: `JournalError`."""
         loop = asyncio.get_running_loop()
         async for stored in store.watch(self.run_id, self.next_seq - 1):
             tell(self, stored.seq, await self._take(store, stored, loop.time()))
 
-    async def _take(self, store: Kept, stored: StoredRow, now: float | None) -> tuple[Event, ...]:
+    async def _take(
+        self, store: Searchable, stored: StoredRow, now: float | None
+    ) -> tuple[Event, ...]:
         events = self.retelling.take(await row_of(store, self.run_id, stored), now)
         self.next_seq = stored.seq + 1
         return events
@@ -66,7 +68,9 @@ Tell: TypeAlias = Callable[[Followed, int, Sequence[Event]], None]
 """Takes what a row of a run tells, with its number."""
 
 
-async def follow_tree(store: Kept, entry: RunEntry, tell: Tell, *, first: int | None) -> Followed:
+async def follow_tree(
+    store: Searchable, entry: RunEntry, tell: Tell, *, first: int | None
+) -> Followed:
     """Follow a run until it has ended, waits or broke off, and the runs inside of it.
 
     `first` is the number of the first row that is told; None: what is committed from now on.
@@ -89,7 +93,7 @@ async def follow_tree(store: Kept, entry: RunEntry, tell: Tell, *, first: int | 
     return top
 
 
-async def follow_all(store: Kept, tell: Tell, *, first: int | None) -> None:
+async def follow_all(store: Searchable, tell: Tell, *, first: int | None) -> None:
     """Follow every run that is live, and those that begin, until cancelled. `first` is for the former."""
     began = datetime.now(UTC)
     known: dict[str, Followed] = {}
@@ -114,7 +118,7 @@ async def follow_all(store: Kept, tell: Tell, *, first: int | None) -> None:
 
 
 async def _look_inside(
-    store: Kept, run_id: str, tell: Tell, tasks: set[asyncio.Task[None]]
+    store: Searchable, run_id: str, tell: Tell, tasks: set[asyncio.Task[None]]
 ) -> None:
     """Follow the runs inside of a run as they are there, until whoever executes it is gone."""
     known = {run_id}
@@ -131,7 +135,7 @@ async def _look_inside(
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def _follow(store: Kept, run: Followed, tell: Tell, *, first: int | None) -> None:
+async def _follow(store: Searchable, run: Followed, tell: Tell, *, first: int | None) -> None:
     """One run of several: that it cannot be read does not end the others."""
     try:
         await run.catch_up(store, tell, first=first)

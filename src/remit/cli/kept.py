@@ -11,8 +11,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from shlex import quote
 
+from remit.cli.locations import BUILT_IN_ORIGIN, location_of
 from remit.cli.settings import Settings
-from remit.cli.stores import BUILT_IN_PLACE, place_of, store_to_write
+from remit.cli.stores import store_to_write
 from remit.cli.streams import complain
 from remit.cli.targets import AnyRemit
 from remit.errors import ConfigurationError
@@ -54,10 +55,10 @@ def _store(flag: str | None, settings: Settings) -> SqliteStore | None:
     Where nobody chose a place, and the usual one cannot be had, a run is worth more than its record.
     """
     named = settings.store
-    chosen = flag is not None or (named is not None and named.origin != BUILT_IN_PLACE)
+    chosen = flag is not None or (named is not None and named.origin != BUILT_IN_ORIGIN)
     try:
-        place = place_of(flag, settings)
-        return None if place.path is None else store_to_write(place)
+        location = location_of(flag, settings)
+        return None if location.path is None else store_to_write(location)
     except ConfigurationError as error:
         if chosen:
             raise
@@ -69,7 +70,7 @@ def _reached_by(store: Journal, settings: Settings) -> str | None:
     if not isinstance(store, SqliteStore):
         return None
     path = store.path.absolute()
-    looked_at = None if settings.store is None else place_of(None, settings).path
+    looked_at = None if settings.store is None else location_of(None, settings).path
     if looked_at is not None and looked_at.absolute() == path:
         return ""
     return f" --store {quote(f'sqlite:///{path}')}"

@@ -20,7 +20,7 @@ from remit.errors import ConfigurationError
 from remit.store.base import RunInfo
 from remit.store.directory import Directory, RunEntry, RunQuery
 
-__all__ = ["Listed", "entry_of", "run_named"]
+__all__ = ["Findable", "entry_of", "run_named"]
 
 _BACK: Final = re.compile(r"@-([1-9][0-9]{0,5})")
 _SESSION: Final = "session:"
@@ -29,15 +29,15 @@ _CANDIDATES: Final = 10
 _PAGE: Final = 100
 
 
-class Listed(Directory, Protocol):
-    """What is asked about runs to find one."""
+class Findable(Directory, Protocol):
+    """Where a run is found by its name."""
 
     async def info(self, run_id: str) -> RunInfo | None:
         """What is known of a run; None where there is none."""
         ...
 
 
-async def run_named(store: Listed, name: str) -> RunEntry:
+async def run_named(store: Findable, name: str) -> RunEntry:
     """The run that a name means. Errors: `NotFound`; `ConfigurationError` where several fit."""
     back = 1 if name == "@last" else None
     counted = _BACK.fullmatch(name)
@@ -55,7 +55,7 @@ async def run_named(store: Listed, name: str) -> RunEntry:
     return await entry_of(store, name) or await _begun(store, name)
 
 
-async def entry_of(store: Listed, run_id: str) -> RunEntry | None:
+async def entry_of(store: Findable, run_id: str) -> RunEntry | None:
     """What the list of runs says of the one with exactly this id; None where there is none."""
     info = await store.info(run_id)
     if info is None:

@@ -1,43 +1,26 @@
-"""What commands share that look at runs and change none: the store, opened to read, and where rows are printed."""
+"""What commands share that look at runs and change none: what they ask a store, and where rows are printed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from typing import Protocol, TextIO
 
 from remit.analysis.layout import Glyphs, Row
 from remit.cli.display import display_mode
 from remit.cli.screen import paint
-from remit.cli.settings import here, read_settings
-from remit.cli.stores import Place, place_of, store_to_read
 from remit.store.base import Journal
 from remit.store.directory import Directory
 
-__all__ = ["Kept", "Printer", "kept_runs", "place_here"]
+__all__ = ["Printer", "Searchable"]
 
 _COLUMNS = 80
 """Of a terminal that does not say how wide it is."""
 
 
-class Kept(Journal, Directory, Protocol):
-    """A store that can be searched."""
-
-
-def place_here(flag: str | None) -> Place:
-    """Where runs are kept for a command that is called here; `flag` is `--store`. Errors: `ConfigurationError`."""
-    return place_of(flag, read_settings(here(), os.environ))
-
-
-@contextlib.contextmanager
-def kept_runs(place: Place) -> Generator[Kept]:
-    """The store of a place, to look into. Errors: `NotFound`, `ConfigurationError`."""
-    store = store_to_read(place)
-    try:
-        yield store
-    finally:
-        store.close()
+class Searchable(Journal, Directory, Protocol):
+    """A store whose runs can be listed and read."""
 
 
 class Printer:

@@ -13,15 +13,15 @@ from remit.cli import exits
 from remit.cli.display import Display as Shown
 from remit.cli.display import display_for
 from remit.cli.documents import outcome_document, write_document
-from remit.cli.keeper import opened
 from remit.cli.kept import Kept
+from remit.cli.locations import project_of, reach_of
 from remit.cli.naming import run_named
 from remit.cli.options import Again, Display, More, StoreFlag
 from remit.cli.recorded import rebuilt
 from remit.cli.run import concluded, confirming, refuse_contradictions, watched
 from remit.cli.settings import checked, here, read_settings
 from remit.cli.signals import Interrupts, run_until_done
-from remit.cli.stores import project_of, reached_by
+from remit.cli.stores import opened
 from remit.cli.streams import own_stdout
 from remit.errors import ConfigurationError
 from remit.limits import Limits
@@ -64,7 +64,7 @@ def resume(
         # Files of the user's are loaded where no event loop runs, as everywhere.
         state = asyncio.run(_root(kept_in, run))
         limits = new_limits(state.limits, more)
-        where = ready_to_go_on(kept_in, state, again, shown, reached_by(store))
+        where = ready_to_go_on(kept_in, state, again, shown, reach_of(store))
 
         async def main(interrupts: Interrupts) -> int:
             outcome = await go_on(
@@ -85,11 +85,11 @@ async def _root(store: SqliteStore, run: str) -> RunState:
 
 
 def ready_to_go_on(
-    store: Journal, state: RunState, again: Again, shown: Shown, found_by: str
+    store: Journal, state: RunState, again: Again, shown: Shown, reached_by: str
 ) -> Kept:
     """The remit of a run, as it was recorded, over its store. Errors: `ConfigurationError`."""
     directory = here()
-    named_by = None if found_by else project_of(read_settings(directory, os.environ))
+    named_by = None if reached_by else project_of(read_settings(directory, os.environ))
     remit = rebuilt(state.run_id, state.opened.tags, again.who, directory, named_by=named_by)
     if remit.name != state.opened.remit:
         raise ConfigurationError(
@@ -100,7 +100,7 @@ def ready_to_go_on(
             f"remit {remit.name!r} works with deps of type {remit.deps_type.__name__}, which a command has not: "
             "resume the run in the code that has"
         )
-    return Kept(confirming(remit.replace(store=store), again.confirm, shown, directory), found_by)
+    return Kept(confirming(remit.replace(store=store), again.confirm, shown, directory), reached_by)
 
 
 async def go_on(

@@ -15,10 +15,11 @@ from remit.analysis.listing import Listed, listed, table_rows, to_document, tota
 from remit.analysis.times import instant
 from remit.cli import exits
 from remit.cli.documents import VERSION, write_document
+from remit.cli.locations import location_here, no_store
 from remit.cli.options import StoreFlag
-from remit.cli.reading import Kept, Printer, kept_runs, place_here
+from remit.cli.reading import Printer, Searchable
 from remit.cli.signals import Interrupts, run_until_done
-from remit.cli.stores import no_store
+from remit.cli.stores import opened
 from remit.cli.streams import Streams, complain, own_stdout
 from remit.cli.tags import tagged
 from remit.errors import ConfigurationError
@@ -76,13 +77,13 @@ def runs(
         before=cursor,
     )
     with own_stdout() as streams:
-        place = place_here(store)
-        if place.is_empty:  # nothing was run yet: that is an answer
+        location = location_here(store)
+        if location.is_empty:  # nothing was run yet: that is an answer
             if json:
                 write_document({"v": VERSION, "runs": [], "next": None}, streams.answer)
-            complain(no_store(place))
+            complain(no_store(location))
             return exits.OK
-        with kept_runs(place) as kept:
+        with opened(store) as kept:
 
             async def look(_: Interrupts) -> int:
                 await _list(kept, query, limit, streams, json=json)
@@ -91,7 +92,9 @@ def runs(
             return run_until_done(look)
 
 
-async def _list(store: Kept, query: RunQuery, limit: int, streams: Streams, *, json: bool) -> None:
+async def _list(
+    store: Searchable, query: RunQuery, limit: int, streams: Streams, *, json: bool
+) -> None:
     if query.before is not None and await store.info(query.before) is None:
         raise exits.NotFound(f"--cursor {query.before}: there is no such run in this store")
     entries = await store.runs(query, count=limit + 1)

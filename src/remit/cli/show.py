@@ -27,11 +27,12 @@ from remit.analysis.times import moment
 from remit.cli import exits
 from remit.cli.documents import VERSION, write_document
 from remit.cli.endings import ending
+from remit.cli.locations import reach_of
 from remit.cli.naming import run_named
 from remit.cli.options import StoreFlag
-from remit.cli.reading import Kept, Printer, kept_runs, place_here
+from remit.cli.reading import Printer, Searchable
 from remit.cli.signals import Interrupts, run_until_done
-from remit.cli.stores import reached_by
+from remit.cli.stores import opened
 from remit.cli.streams import Streams, complain, own_stdout
 from remit.errors import ConfigurationError, JournalError
 from remit.report import stored_outcome
@@ -70,12 +71,12 @@ def show(
     if json and markdown:
         raise ConfigurationError("--json and --markdown contradict each other: leave one out")
     chosen = None if step is None else _steps(step)
-    with own_stdout() as streams, kept_runs(place_here(store)) as kept:
+    with own_stdout() as streams, opened(store) as kept:
 
         async def look(_: Interrupts) -> int:
             entry = await run_named(kept, run)
             sheet, story = await _sheet(kept, entry)
-            why = await _why(kept, sheet, story, reached_by(store))
+            why = await _why(kept, sheet, story, reach_of(store))
             part = narrowed(sheet, steps=chosen, call=call, only=only)
             if call is not None and not part.steps and sheet.unreadable is None:
                 raise exits.NotFound(f"run {entry.run_id} has no call with the id or key {call!r}")
@@ -84,7 +85,7 @@ def show(
             else:
                 whole = full or step is not None or call is not None
                 write = _write_markdown if markdown else _print
-                write(part, why, streams, only=only, full=whole, reached=reached_by(store))
+                write(part, why, streams, only=only, full=whole, reached_by=reach_of(store))
             if sheet.unreadable is not None:
                 complain(sheet.unreadable)
                 return exits.CHECK_FAILED
@@ -100,7 +101,7 @@ def _print(
     *,
     only: Only | None,
     full: bool,
-    reached: str,
+    reached_by: str,
 ) -> None:
     printer = Printer(streams.answer)
     page = Page(
@@ -109,7 +110,7 @@ def _print(
         columns=printer.columns,
         now=datetime.now(UTC),
         full=full,
-        reached_by=reached,
+        reached_by=reached_by,
     )
     printer.show(page.rows(only, why, part=only is not None))
 
@@ -121,7 +122,7 @@ def _write_markdown(
     *,
     only: Only | None,
     full: bool,
-    reached: str,
+    reached_by: str,
 ) -> None:
     document = markdown_of(
         sheet,
@@ -130,12 +131,12 @@ def _write_markdown(
         only=only,
         part=only is not None,
         full=full,
-        reached=reached,
+        reached_by=reached_by,
     )
     print(document, file=streams.answer, flush=True)
 
 
-async def _sheet(store: Kept, entry: RunEntry) -> tuple[RunSheet, Story | None]:
+async def _sheet(store: Searchable, entry: RunEntry) -> tuple[RunSheet, Story | None]:
     """A run, as much of it as can be read."""
     if entry.erased_at is not None:
         return sheet_of(entry, None), None
@@ -148,7 +149,7 @@ async def _sheet(store: Kept, entry: RunEntry) -> tuple[RunSheet, Story | None]:
     return sheet_of(entry, story, pending=pending, children=children), story
 
 
-async def _children(store: Kept, entry: RunEntry) -> list[ChildSheet]:
+async def _children(store: Searchable, entry: RunEntry) -> list[ChildSheet]:
     """The runs inside, oldest first."""
     found: list[ChildSheet] = []
     for child in reversed(await store.runs(RunQuery(parent=entry.run_id), count=_CHILDREN)):
@@ -160,9 +161,11 @@ async def _children(store: Kept, entry: RunEntry) -> list[ChildSheet]:
     return found
 
 
-async def _why(store: Kept, sheet: RunSheet, story: Story | None, reached: str) -> tuple[Mark, str]:
+async def _why(
+    store: Searchable, sheet: RunSheet, story: Story | None, reached_by: str
+) -> tuple[Mark, str]:
     """How the run stands, in words."""
-    again = f"it can be resumed: remit resume {sheet.run_id}{reached}"
+    again = f"it can be resumed: remit resume {sheet.run_id}{reached_by}"
     if sheet.erased_at is not None:
         at = moment(sheet.erased_at)
         return "unknown", f"{sheet.reason or sheet.status}; what it said was erased on {at}"
@@ -177,7 +180,7 @@ async def _why(store: Kept, sheet: RunSheet, story: Story | None, reached: str) 
         case "ended":
             outcome = await stored_outcome(store, story.state)
             return ending(
-                outcome, sheet.limits, name=sheet.remit, shown=True, left=[], reached_by=reached
+                outcome, sheet.limits, name=sheet.remit, shown=True, left=[], reached_by=reached_by
             )
         case "waiting":
             waits = waits_for(sheet.pending, datetime.now(UTC))

@@ -13,11 +13,12 @@ from remit.checks import check_cancel
 from remit.cli import exits
 from remit.cli.content import proper_text, read_piped
 from remit.cli.documents import VERSION, write_document
-from remit.cli.keeper import opened, stand_in
+from remit.cli.keeper import stand_in
+from remit.cli.locations import reach_of
 from remit.cli.naming import run_named
 from remit.cli.options import STDIN, StoreFlag
 from remit.cli.signals import Interrupts, run_until_done
-from remit.cli.stores import reached_by
+from remit.cli.stores import opened
 from remit.cli.streams import complain, own_stdout
 from remit.errors import RemitError
 from remit.live import content_of
@@ -116,7 +117,7 @@ def send(
                 write_document(document, streams.answer)
             elif not executed:
                 complain(
-                    f"it is heard when the run goes on: remit resume {run_id}{reached_by(store)}"
+                    f"it is heard when the run goes on: remit resume {run_id}{reach_of(store)}"
                 )
             return exits.OK
 

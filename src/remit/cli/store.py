@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,12 +16,11 @@ from remit.analysis.times import instant, moment
 from remit.cli import exits
 from remit.cli.documents import VERSION, write_document
 from remit.cli.exits import NotFound
-from remit.cli.keeper import opened
+from remit.cli.locations import location_here
 from remit.cli.naming import run_named
 from remit.cli.options import StoreFlag
-from remit.cli.settings import here, read_settings
 from remit.cli.signals import run_until_done
-from remit.cli.stores import no_store, place_of
+from remit.cli.stores import opened, store_to_read
 from remit.cli.streams import Streams, complain, own_stdout
 from remit.errors import ConfigurationError
 from remit.store.directory import RunQuery
@@ -41,7 +39,7 @@ def info(*, json: bool = False, store: StoreFlag = None) -> int:
         json: Print one JSON document.
     """
     with own_stdout() as streams:
-        kept = _as_it_lies(store)
+        kept = store_to_read(location_here(store))
         stock = _done(kept.stock())
         if json:
             _write(streams, {"store": str(kept.path), **msgspec.to_builtins(stock)})
@@ -60,7 +58,7 @@ def check(*, json: bool = False, store: StoreFlag = None) -> int:
         json: Print one JSON document.
     """
     with own_stdout() as streams:
-        found = _done(_as_it_lies(store).check())
+        found = _done(store_to_read(location_here(store)).check())
         if json:
             _write(streams, {"findings": msgspec.to_builtins(found)})
         for finding in () if json else found:
@@ -159,23 +157,13 @@ def backup(
         json: Print one JSON document.
     """
     with own_stdout() as streams:
-        copied = _done(_as_it_lies(store).backup(file))
+        copied = _done(store_to_read(location_here(store)).backup(file))
         if json:
             _write(streams, {"file": str(file), **msgspec.to_builtins(copied)})
         else:
             said = f"{file}: {_count(copied.runs, 'run')}, {_size(copied.bytes)}"
             print(visible(said), file=streams.answer)
     return exits.OK
-
-
-def _as_it_lies(flag: str | None) -> SqliteStore:
-    """The store, of which only the files are read: it need not be sound. Errors: `NotFound`, `ConfigurationError`."""
-    place = place_of(flag, read_settings(here(), os.environ))
-    if place.path is None:
-        raise ConfigurationError(f"{place.origin}: memory: keeps nothing once a command has ended")
-    if place.is_empty:
-        raise NotFound(no_store(place))
-    return SqliteStore(place.path)
 
 
 async def _to_erase(

@@ -12,11 +12,11 @@ from remit.cli.cases import Case
 from remit.cli.content import decoded, proper_text, read_bounded, read_piped
 from remit.cli.deciding import Act, carry_out, find
 from remit.cli.forms import Misfit, checked, read
-from remit.cli.keeper import opened
 from remit.cli.options import STDIN, Again, Display, StoreFlag
 from remit.cli.prompts import login
 from remit.cli.run import refuse_contradictions
 from remit.cli.settings import here
+from remit.cli.stores import opened
 from remit.cli.streams import Streams, own_stdout
 from remit.cli.targets import AnyRemit
 from remit.errors import ConfigurationError

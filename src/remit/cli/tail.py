@@ -19,11 +19,12 @@ from remit.analysis.view import RunView
 from remit.cli import exits
 from remit.cli.endings import ending
 from remit.cli.following import Followed, follow_all, follow_tree
+from remit.cli.locations import reach_of
 from remit.cli.naming import entry_of, run_named
 from remit.cli.options import StoreFlag
-from remit.cli.reading import Kept, Printer, kept_runs, place_here
+from remit.cli.reading import Printer, Searchable
 from remit.cli.signals import Interrupts, run_until_done
-from remit.cli.stores import reached_by
+from remit.cli.stores import opened
 from remit.cli.streams import Streams, complain, own_stdout
 from remit.errors import ConfigurationError, JournalError
 from remit.events import Event
@@ -57,7 +58,7 @@ def tail(
     if (run is None) is not every:
         raise ConfigurationError("name one run, such as remit tail @last, or give --all")
     first = _first(begin, every=every)
-    with own_stdout() as streams, kept_runs(place_here(store)) as kept:
+    with own_stdout() as streams, opened(store) as kept:
 
         async def follow(_: Interrupts) -> int:
             if run is None:
@@ -72,7 +73,7 @@ def tail(
             told = _Jsonl(streams.answer) if jsonl else _Lines(streams, verbose=verbose)
             try:
                 followed = await follow_tree(kept, entry, told.tell, first=first)
-                mark, words = await _stands(kept, followed.retelling.story, reached_by(store))
+                mark, words = await _stands(kept, followed.retelling.story, reach_of(store))
             except JournalError as error:
                 complain(str(error))
                 return exits.CHECK_FAILED
@@ -97,13 +98,13 @@ def _first(begin: str | None, *, every: bool) -> int | None:
             raise ConfigurationError(f"--from {begin}: give start, now, or the number of a row")
 
 
-async def _stands(store: Kept, story: Story, reached: str) -> tuple[Mark, str]:
+async def _stands(store: Searchable, story: Story, reached_by: str) -> tuple[Mark, str]:
     """Why nothing more is told, in words."""
     entry = await entry_of(store, story.run_id)
     if story.state.ended is not None:
         outcome = await stored_outcome(store, story.state)
         limits, name = story.state.limits, story.state.opened.remit
-        return ending(outcome, limits, name=name, shown=True, left=[], reached_by=reached)
+        return ending(outcome, limits, name=name, shown=True, left=[], reached_by=reached_by)
     pending = await pending_of_story(store, story)
     if pending:
         ids = ", ".join(one_line(each.id) for each in pending)
@@ -111,7 +112,7 @@ async def _stands(store: Kept, story: Story, reached: str) -> tuple[Mark, str]:
     if entry is not None and entry.lost:
         return (
             "unknown",
-            f"it broke off: whoever executed it is gone; remit resume {story.run_id}{reached}",
+            f"it broke off: whoever executed it is gone; remit resume {story.run_id}{reached_by}",
         )
     return "unknown", f"nothing more is told: it is {'gone' if entry is None else entry.status}"
 
