@@ -25,7 +25,7 @@ from remit import Call, Limits, Remit, tool
 from remit.artifacts import Artifact
 from remit.errors import ConfigurationError, DecisionError, JournalError, RunBusy
 from remit.models.scripted import ScriptedModel
-from remit.store.base import Lease, NewRow, NewRun, Predecessor, RunStatus
+from remit.store.base import Lease, NewRow, NewRun, RunStatus
 from remit.store.directory import RunQuery
 from remit.store.keeping import Finding, Keeping, Pruned
 from remit.store.sqlite import SqliteStore, checking, keeping
@@ -281,28 +281,6 @@ def test_a_run_that_waits_is_ended_by_its_erasure(store: SqliteStore) -> None:
     asyncio.run(main())
 
 
-def test_a_part_is_not_erased_while_the_rest_repeats_it(store: SqliteStore) -> None:
-    """J6: a run inside another, and one of a session that has more, are refused, with what would go with them."""
-
-    async def main() -> None:
-        await clinic(store, ("look_up", {"name": "bob"}), "done").run("go", run_id="r")
-        (inner,) = await store.runs(RunQuery(parent="r"), count=1)
-        with pytest.raises(ConfigurationError, match="'r'"):
-            await store.erase(run_id=inner.run_id)
-        for n in range(2):
-            await clinic(store, "hi").run(f"hello {n}", run_id=f"s{n}", session="s")
-        for run_id in ("s0", "s1"):
-            with pytest.raises(ConfigurationError, match="whole session"):
-                await store.erase(run_id=run_id)
-        for wrong in ({"run_id": "nobody"}, {"session": "nobody"}, {}):
-            with pytest.raises(ConfigurationError):
-                await store.erase(**wrong)
-        assert not [e for e in await store.runs(RunQuery(), count=9) if e.erased_at]
-        assert await store.check() == []
-
-    asyncio.run(main())
-
-
 def test_an_erased_session_is_gone_with_its_name_and_begins_anew(
     store: SqliteStore, path: Path
 ) -> None:
@@ -322,22 +300,6 @@ def test_an_erased_session_is_gone_with_its_name_and_begins_anew(
     asyncio.run(main())
     store.close()
     assert lines_of(path) == []
-
-
-def test_a_run_and_a_session_that_bind_each_other_are_erased_together(store: SqliteStore) -> None:
-    """J6: a run of a session inside another's tree; each of the two alone is refused, and both together go."""
-
-    async def main() -> None:
-        await end(store, "s0", session="s")
-        await end(store, "tree")
-        await end(store, "tree/in", parent="tree", session="s", after=Predecessor("s0", 2))
-        for part in ({"run_id": "tree"}, {"session": "s"}, {"run_id": "s0"}):
-            with pytest.raises(ConfigurationError):
-                await store.erase(**part)
-        assert (await store.erase(run_id="tree", session="s")).runs == 3
-        assert await store.check() == []
-
-    asyncio.run(main())
 
 
 def test_what_was_granted_to_a_session_goes_with_it(store: SqliteStore, path: Path) -> None:
@@ -540,83 +502,6 @@ def test_an_erasure_that_dies_anywhere_is_finished_by_the_next_one(
 
 
 # Pruning
-
-
-def test_what_ended_long_ago_is_pruned_rows_and_all(store: SqliteStore) -> None:
-    """J7: trees and artifacts of runs that ended before go; those since, and their artifacts, stay."""
-    kept, gone = (Artifact.of(data, "text/plain") for data in (b"kept", b"gone"))
-
-    async def main() -> None:
-        await end(store, "old", artifacts=(kept, gone))
-        await end(store, "old/in", parent="old")
-        await age(store, 10)
-        await end(store, "new", brought=(kept.digest,))
-        would = await store.prune(5 * DAY, dry_run=True)
-        assert sorted(await listed(store)) == ["new", "old", "old/in"]
-        pruned = await store.prune(5 * DAY)
-        assert pruned == would
-        assert (pruned.runs, pruned.rows, pruned.artifacts) == (2, 4, 1)
-        assert await listed(store) == ["new"]
-        assert await store.artifact("new", kept.digest) == kept
-        assert await store.check() == []
-        assert (await store.prune(5 * DAY)).runs == 0
-
-    asyncio.run(main())
-
-
-def test_nothing_that_has_not_ended_is_pruned(store: SqliteStore) -> None:
-    """J7: waiting, interrupted and executed runs stay, whatever their age, and so does what is inside of them."""
-
-    async def main() -> None:
-        await end(store, "waits", status="waiting")
-        await end(store, "waits/in", parent="waits")
-        await store.release(await begin(store, "broken off"))
-        await begin(store, "live")
-        await end(store, "ended")
-        again = await store.acquire("ended", "me")
-        assert isinstance(again, Lease)
-        before = sorted(await listed(store))
-        await age(store, 1_000)
-        assert (await store.prune(DAY)).runs == 0
-        assert sorted(await listed(store)) == before
-        await store.release(again)
-        assert (await store.prune(DAY)).runs == 1
-
-    asyncio.run(main())
-
-
-def test_a_session_is_pruned_by_its_newest_run(store: SqliteStore) -> None:
-    """J7: a conversation that still goes on keeps its beginning."""
-
-    async def main() -> None:
-        for n in range(2):
-            await clinic(store, "hi").run(f"hello {n}", run_id=f"s{n}", session="s")
-            await age(store, 10)
-        await clinic(store, "hi").run("hello 2", run_id="s2", session="s")
-        assert (await store.prune(5 * DAY)).runs == 0
-        await age(store, 10)
-        assert (await store.prune(5 * DAY)).runs == 3
-        assert len((await clinic(store, "hi").run("hello", session="s")).transcript) == 2
-
-    asyncio.run(main())
-
-
-def test_trees_that_a_session_binds_together_are_pruned_together(store: SqliteStore) -> None:
-    """J7: a run of a session inside of another's tree goes with both of them, or stays."""
-
-    async def main() -> None:
-        await end(store, "s0", session="s")
-        await end(store, "tree")
-        after = Predecessor("s0", 2)
-        await end(store, "tree/in", parent="tree", session="s", after=after)
-        await age(store, 10)
-        change_ended = "update remit_run set ended_at = ended_at + 864000 where run_id = 'tree'"
-        await store._do(lambda c: c.execute(change_ended))
-        assert (await store.prune(5 * DAY)).runs == 0
-        await age(store, 10)
-        assert (await store.prune(5 * DAY)).runs == 3
-
-    asyncio.run(main())
 
 
 def test_files_that_nobody_came_to_name_are_removed_once_they_are_old(store: SqliteStore) -> None:

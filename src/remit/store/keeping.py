@@ -3,20 +3,18 @@
 To erase is to take back what was said and to keep that something was said: the run stays as a tombstone, with the
 chain over its rows, which still verifies. To prune is to forget whole runs, rows and all.
 
-What goes goes whole. A run inside another is repeated by the one around; the runs of a session are read together and
-share what they keep. So one of them alone is refused, with the name of what would have to go with it: nothing is
-erased in part while it looks like all of it.
+Every store of remit keeps to `Keeping`; `whole.py` beside this says what goes together. Copying and checking are no part
+of it: of a store in memory there is nothing to copy, and nobody else could have changed it, so it has no chain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Protocol
 
 import msgspec
 
-from remit.errors import ConfigurationError, RunBusy
 from remit.store.base import RunStatus
 
 __all__ = [
@@ -24,11 +22,8 @@ __all__ = [
     "Erased",
     "Finding",
     "Keeping",
-    "Kin",
     "Pruned",
     "Stock",
-    "check_whole",
-    "since",
 ]
 
 
@@ -117,44 +112,3 @@ class Keeping(Protocol):
         Errors: `ConfigurationError`, `JournalError`.
         """
         ...
-
-
-class Kin(msgspec.Struct, frozen=True):
-    """A run that is to be erased, and what binds it to others."""
-
-    run_id: str
-    parent: str | None
-    session: str | None
-    owner: str | None
-    """Who executes it, and is alive."""
-
-
-def check_whole(runs: Sequence[Kin], others: Collection[Kin]) -> None:
-    """Whether these runs may be erased without the `others` of their sessions.
-
-    Errors: `RunBusy`; `ConfigurationError` where others repeat what they said.
-    """
-    together = {run.run_id for run in runs}
-    for run in runs:
-        if run.parent is not None and run.parent not in together:
-            raise ConfigurationError(
-                f"run {run.run_id!r} is a part of run {run.parent!r}, which repeats what it said: erase that one"
-            )
-    for other in others:
-        raise ConfigurationError(
-            f"run {other.run_id!r} belongs to session {other.session!r}, too, and shares what is kept of it: erase "
-            "the whole session"
-        )
-    for run in runs:
-        if run.owner is not None:
-            raise RunBusy(run.run_id, run.owner)
-
-
-def since(older_than: timedelta, now: datetime) -> datetime:
-    """The moment before which a run must have ended. Errors: `ConfigurationError`."""
-    if older_than < timedelta():
-        raise ConfigurationError("older_than= is a time that has passed: it is not negative")
-    try:
-        return now - older_than
-    except OverflowError:
-        return datetime.min.replace(tzinfo=now.tzinfo)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import dropwhile, islice
 
 from remit.artifacts import Artifact
@@ -38,9 +38,12 @@ from remit.store.base import (
 )
 from remit.store.directory import RunEntry, RunQuery
 from remit.store.grants import Grant
+from remit.store.keeping import Erased, Pruned
 from remit.store.proposals import OpenProposal
+from remit.store.records import Record, named, old, others
 from remit.store.shelf import Shelf
 from remit.store.watching import watched
+from remit.store.whole import check_named, check_whole, new_names, since
 
 __all__ = ["KEEP_ENDED_BYTES", "MemoryStore"]
 
@@ -48,51 +51,8 @@ KEEP_ENDED_BYTES = 16_000_000
 """Rows and artifacts of ended runs that are kept, in bytes."""
 
 
-def _now() -> datetime:
+def _utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-@dataclass(slots=True)
-class _Record:
-    run: NewRun
-    root: str
-    """The run at the root of its tree."""
-    rows: list[StoredRow]
-    inbox: list[Posted] = field(default_factory=list[Posted])
-    proposals: list[str] = field(default_factory=list[str])
-    """Ids of all that was ever proposed in it."""
-    taken: int = 0
-    status: RunStatus = "ready"
-    reason: str | None = None
-    """Why it ended."""
-    epoch: int = 0
-    owner: str | None = None
-    size: int = 0
-    created_at: datetime = field(default_factory=_now)
-    ended_at: datetime | None = None
-
-    @property
-    def entry(self) -> RunEntry:
-        """What the list of runs says of it."""
-        return RunEntry(
-            run_id=self.run.run_id,
-            remit=self.run.remit,
-            status=self.status,
-            reason=self.reason,
-            parent=self.run.parent,
-            session=self.run.session,
-            tags=self.run.tags,
-            owner=self.owner,
-            rows=len(self.rows),
-            created_at=self.created_at,
-            ended_at=self.ended_at,
-            erased_at=None,
-        )
-
-    @property
-    def newest(self) -> int:
-        """Id of the newest post."""
-        return len(self.inbox)
 
 
 @dataclass(slots=True)
@@ -106,10 +66,17 @@ class _Proposal:
 class MemoryStore:
     """A `Journal` for one process."""
 
-    def __init__(self, *, keep_ended_bytes: int = KEEP_ENDED_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        keep_ended_bytes: int = KEEP_ENDED_BYTES,
+        now: Callable[[], datetime] = _utc_now,
+    ) -> None:
+        """`now` is calendar time, aware: by it runs are listed and pruned."""
         self._keep = keep_ended_bytes
+        self._now = now
         self._lock = threading.Lock()
-        self._runs: dict[str, _Record] = {}
+        self._runs: dict[str, Record] = {}
         self._proposals: dict[str, _Proposal] = {}
         self._by_token: dict[bytes, str] = {}
         self._sessions: dict[str, list[str]] = {}
@@ -135,7 +102,8 @@ class MemoryStore:
             root = run.run_id if above is None else above.root
             if run.session is not None:
                 self._sessions.setdefault(run.session, []).append(run.run_id)
-            record = _Record(run, root, [StoredRow(0, run.opened.kind, run.opened.body)])
+            rows = [StoredRow(0, run.opened.kind, run.opened.body)]
+            record = Record(run, root, rows, self._now())
             record.size = len(run.opened.body)
             self._runs[run.run_id] = record
             self._shelf.enter(root)
@@ -156,11 +124,12 @@ class MemoryStore:
                 record.run.parent,
                 unread=record.newest > record.taken,
                 rows=len(record.rows),
+                erased=record.erased_at is not None,
             )
 
     async def acquire(self, run_id: str, owner: str) -> Lease | Held | Superseded:
         with self._lock:
-            record = self._record(run_id)
+            record = self._standing(run_id)
             if record.owner is not None:
                 return Held(record.owner)
             if record.run.session is not None:
@@ -176,7 +145,7 @@ class MemoryStore:
 
     async def read(self, run_id: str, after: int = -1) -> Sequence[StoredRow]:
         with self._lock:
-            return self._record(run_id).rows[after + 1 :]
+            return self._standing(run_id).rows[after + 1 :]
 
     async def append(
         self,
@@ -204,7 +173,7 @@ class MemoryStore:
                 status = "running"
             record.status = status
             record.reason = reason
-            record.ended_at = _now() if status == "ended" else None
+            record.ended_at = self._now() if status == "ended" else None
             lease.next_seq = len(record.rows)
             return Control(record.newest, status)
 
@@ -233,7 +202,7 @@ class MemoryStore:
     ) -> bool:
         with self._lock:
             record = self._runs.get(run_id)
-            if record is None:
+            if record is None or record.erased_at is not None:
                 return False
             self._shelf.put(record.root, artifacts)
             self._leave(record, kind, body)
@@ -326,7 +295,7 @@ class MemoryStore:
 
     async def runs(self, query: RunQuery, *, count: int) -> Sequence[RunEntry]:
         with self._lock:
-            newest = reversed(self._runs.values())
+            newest = iter(sorted(self._runs.values(), key=lambda it: it.place, reverse=True))
             if query.before is not None:
                 newest = islice(
                     dropwhile(lambda it: it.run.run_id != query.before, newest), 1, None
@@ -338,7 +307,8 @@ class MemoryStore:
         return watched(self, run_id, after)
 
     async def add_grant(self, grant: Grant) -> None:
-        self._grants[grant.id] = grant
+        with self._lock:
+            self._grants[grant.id] = grant
 
     async def grants(self, remit: str, tool: str | None = None) -> Sequence[Grant]:
         known = tuple(self._grants.values())
@@ -346,12 +316,45 @@ class MemoryStore:
 
     async def revoke_grant(self, grant_id: str, *, at: datetime) -> bool:
         del at  # nothing is kept of what is revoked
-        return self._grants.pop(grant_id, None) is not None
+        with self._lock:
+            return self._grants.pop(grant_id, None) is not None
 
-    def _record(self, run_id: str) -> _Record:
+    async def erase(self, *, run_id: str | None = None, session: str | None = None) -> Erased:
+        check_named(run_id, session)
+        with self._lock:
+            runs = named(self._runs, run_id=run_id, session=session)
+            check_whole([run.kin for run in runs], others(self._runs, runs))
+            standing = [run for run in runs if run.erased_at is None]
+            ended = tuple([run.run.run_id for run in standing if run.status != "ended"])
+            kept = len(self._shelf)
+            for run in standing:
+                self._bury(run)
+            self._rename(runs)
+            return Erased(runs=len(standing), artifacts=kept - len(self._shelf), ended=ended)
+
+    async def prune(self, older_than: timedelta, *, dry_run: bool = False) -> Pruned:
+        before = since(older_than, self._now())
+        with self._lock:
+            going = old(self._runs, before)
+            artifacts = self._shelf.only_of({run.root for run in going})
+            if not dry_run:
+                for run in going:
+                    self._drop(run.run.run_id)
+            rows = sum([len(run.rows) for run in going])
+            return Pruned(runs=len(going), rows=rows, artifacts=artifacts)
+
+    def _record(self, run_id: str) -> Record:
         record = self._runs.get(run_id)
         if record is None:
             raise JournalError(f"there is no run {run_id!r} in this store")
+        return record
+
+    def _standing(self, run_id: str) -> Record:
+        record = self._record(run_id)
+        if record.erased_at is not None:
+            raise JournalError(
+                f"run {run_id!r} was erased: what it said is gone, that it was is kept"
+            )
         return record
 
     def _propose(self, run_id: str, proposal: NewProposal) -> None:
@@ -380,10 +383,10 @@ class MemoryStore:
         if proposal.token_hash is not None:
             self._by_token.pop(proposal.token_hash, None)
 
-    def _leave(self, record: _Record, kind: PostKind, body: bytes) -> None:
+    def _leave(self, record: Record, kind: PostKind, body: bytes) -> None:
         record.inbox.append(Posted(len(record.inbox) + 1, kind, body))
 
-    def _now_ended(self, run_id: str, record: _Record) -> None:
+    def _now_ended(self, run_id: str, record: Record) -> None:
         self._ended[run_id] = record.size
         self._ended_bytes += record.size
         self._shelf.rest(record.root)
@@ -406,17 +409,47 @@ class MemoryStore:
                 yield together
 
     def _drop(self, run_id: str) -> None:
-        self._ended_bytes -= self._ended.pop(run_id)
+        """Forget a run that has ended."""
         dropped = self._runs.pop(run_id)
-        if dropped.run.session is not None:
-            self._sessions.pop(dropped.run.session, None)
+        self._forget_beside(dropped)
         self._shelf.leave(dropped.root)
-        for pending_id in dropped.proposals:
+
+    def _bury(self, run: Record) -> None:
+        """Leave a tombstone of a run that nobody executes."""
+        if run.run.run_id not in self._ended:
+            self._shelf.rest(run.root)
+        session = run.run.session
+        self._forget_beside(run)
+        self._revoke(lambda grant: session is not None and grant.session == session)
+        run.bury(self._now())
+        if all(each.erased_at is not None for each in self._runs.values() if each.root == run.root):
+            self._shelf.empty(run.root)
+
+    def _rename(self, runs: Sequence[Record]) -> None:
+        """Take away what ids tell of what was asked."""
+        names = new_names([run.kin for run in runs])
+        for run in runs:
+            del self._runs[run.run.run_id]
+            run.rename(names)
+            self._runs[run.run.run_id] = run
+
+    def _forget_beside(self, run: Record) -> None:
+        """What is kept of a run beside its rows: its place, its session, what it proposed and was granted."""
+        run_id = run.run.run_id
+        self._ended_bytes -= self._ended.pop(run_id, 0)
+        if run.run.session is not None:
+            self._sessions.pop(run.run.session, None)
+        for pending_id in run.proposals:
             proposal = self._proposals.pop(pending_id, None)
             if proposal is not None:
                 self._forget_token(proposal)
+        self._revoke(lambda grant: grant.run_id == run_id)
 
-    def _newest(self, session: str | None) -> _Record | None:
+    def _revoke(self, goes: Callable[[Grant], bool]) -> None:
+        if self._grants:
+            self._grants = {id_: grant for id_, grant in self._grants.items() if not goes(grant)}
+
+    def _newest(self, session: str | None) -> Record | None:
         runs = () if session is None else self._sessions.get(session, ())
         return self._runs[runs[-1]] if runs else None
 
@@ -436,7 +469,7 @@ class MemoryStore:
             self._shelf.wake(self._runs[run_id].root)
 
 
-def _not_next(run: NewRun, newest: _Record | None) -> NotNext | None:
+def _not_next(run: NewRun, newest: Record | None) -> NotNext | None:
     """Why a run is not the next one after this of its session; None where it is."""
     if newest is None:
         return None if run.after is None else NotNext(None)

@@ -7,7 +7,8 @@ lock, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from remit.artifacts import Artifact
@@ -69,11 +70,16 @@ class Shelf:
         if tree.runs:
             return
         del self._trees[root]
-        for digest in tree.digests:
-            place = self._places[digest]
-            self._count(place, holders=-1, idle=-1)
-            if not place.holders:
-                del self._places[digest]
+        self._let_go(tree)
+
+    def empty(self, root: str) -> None:
+        """Let go of what a tree holds, all of whose runs have ended."""
+        self._let_go(self._trees[root])
+
+    def only_of(self, roots: Collection[str]) -> int:
+        """How many artifacts nobody but these trees holds."""
+        held = Counter(digest for root in roots for digest in self._trees[root].digests)
+        return sum(1 for digest, holders in held.items() if holders == self._places[digest].holders)
 
     def put(self, root: str, artifacts: Iterable[Artifact]) -> None:
         """Keep these for a tree."""
@@ -99,6 +105,14 @@ class Shelf:
             return self._places[digest].artifact
         found = [each for each in tree.digests if len(digest) >= 12 and each.startswith(digest)]
         return self._places[found[0]].artifact if len(found) == 1 else None
+
+    def _let_go(self, tree: _Tree) -> None:
+        for digest in tree.digests:
+            place = self._places[digest]
+            self._count(place, holders=-1, idle=-1)
+            if not place.holders:
+                del self._places[digest]
+        tree.digests.clear()
 
     def _change(self, tree: _Tree, *, runs: int = 0, ended: int = 0) -> None:
         was_idle = tree.is_idle

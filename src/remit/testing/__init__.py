@@ -27,6 +27,7 @@ from remit.models.validator import (
 from remit.testing.chaos import Chaos, Suffered, chaos
 from remit.testing.conformance_directory import DirectoryConformance
 from remit.testing.conformance_journal import JournalConformance
+from remit.testing.conformance_keeping import KeepingConformance
 from remit.testing.conformance_model import ModelConformance
 from remit.testing.conformance_races import JournalRaces
 from remit.testing.conformance_sessions import SessionConformance
@@ -59,6 +60,7 @@ __all__ = [
     "JournalRaces",
     "Judge",
     "JudgedModel",
+    "KeepingConformance",
     "Ledger",
     "ModelConformance",
     "Recorded",

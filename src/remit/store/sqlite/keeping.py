@@ -16,7 +16,6 @@ at this very moment looks for the file in a transaction too, and writes it again
 from __future__ import annotations
 
 import contextlib
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -27,10 +26,10 @@ from typing import Any, Final
 import msgspec
 
 from remit.canonical import json_text
-from remit.errors import ConfigurationError
-from remit.store.keeping import Erased, Kin, Pruned, check_whole
+from remit.store.keeping import Erased, Pruned
 from remit.store.sqlite.files import Files
 from remit.store.sqlite.schema import payload_id
+from remit.store.whole import Kin, check_whole, new_names, together, unknown
 
 __all__ = ["erase", "prunable", "prune"]
 
@@ -171,8 +170,7 @@ def _named(
             (name,),
         )
         if name is not None and known.fetchone() is None:
-            what = "run" if column == "run_id" else "session"
-            raise ConfigurationError(f"there is no {what} {name!r} in this store")
+            raise unknown("run" if column == "run_id" else "session", name)
     found = connection.execute(
         f"with recursive {_NAMED} select {_COLUMNS} from remit_run r join named using(run_id)",  # noqa: S608 - all of it is ours
         {"run_id": run_id, "session": session},
@@ -205,15 +203,7 @@ def _old(connection: sqlite3.Connection, until: float) -> Iterable[frozenset[str
         "  select session from remit_run where session is not null"
         "  group by session having count(distinct root) > 1) group by session, root"
     ).fetchall()
-    groups = {root: {root} for root in old | {root for _, root in bound}}
-    first: dict[str, str] = {}
-    for session, root in bound:
-        group = groups[first.setdefault(session, root)]
-        group |= groups[root]
-        for each in group:
-            groups[each] = group
-    whole = {frozenset(groups[root]) for root in old}
-    return [group for group in whole if group <= old]
+    return [group for group in together(old, bound) if group <= old]
 
 
 def _prunable(
@@ -276,13 +266,8 @@ def _mark(connection: sqlite3.Connection, runs: Sequence[_Run], now: float) -> N
 
 
 def _rename_children(connection: sqlite3.Connection, runs: Sequence[_Run]) -> None:
-    """The id of a run inside is made of the key of its call, in which there is a digest of what was asked."""
-    renamed = {
-        run.kin.run_id: f"erased:{secrets.token_hex(8)}"
-        for run in runs
-        if run.kin.parent is not None and run.kin.run_id.startswith(f"{run.kin.parent}:")
-    }
-    changes = [(new, old) for old, new in renamed.items()]
+    """Take away what ids tell of what was asked."""
+    changes = [(new, old) for old, new in new_names([run.kin for run in runs]).items()]
     for table in ("run", "row"):
         connection.executemany(
             f"update remit_{table} set run_id = ? where run_id = ?",  # noqa: S608 - tables are ours

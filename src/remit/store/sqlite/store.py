@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar, cast
 
 from remit.artifacts import Artifact
 from remit.canonical import json_text
-from remit.errors import ConfigurationError, Fenced, JournalError, RemitError
+from remit.errors import Fenced, JournalError, RemitError
 from remit.pending import PendingKind
 from remit.store.base import (
     Control,
@@ -47,7 +47,7 @@ from remit.store.base import (
 from remit.store.chain import START, Chain
 from remit.store.directory import RunEntry, RunQuery
 from remit.store.grants import Grant
-from remit.store.keeping import Copied, Erased, Finding, Pruned, Stock, since
+from remit.store.keeping import Copied, Erased, Finding, Pruned, Stock
 from remit.store.proposals import OpenProposal
 from remit.store.sqlite import acts, checking, copying, directory, grants, keeping
 from remit.store.sqlite.files import INLINE_BYTES, Files
@@ -56,6 +56,7 @@ from remit.store.sqlite.place import Place
 from remit.store.sqlite.schema import check, migrate, payload_id
 from remit.store.sqlite.writer import Writer, ended
 from remit.store.watching import watched
+from remit.store.whole import check_named, since
 
 __all__ = ["LEASE_SECONDS", "SqliteStore"]
 
@@ -287,8 +288,7 @@ class SqliteStore:
     # Keeping
 
     async def erase(self, *, run_id: str | None = None, session: str | None = None) -> Erased:
-        if run_id is None and session is None:
-            raise ConfigurationError("name what is to be erased: run_id= or session=")
+        check_named(run_id, session)
         return await self._open().apart(
             lambda c, lives: keeping.erase(
                 c, self._files, lives, run_id=run_id, session=session, now=time.time()
