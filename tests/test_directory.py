@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from calendar_rig import Calendar, pass_in_file
 from remit import Limits, Remit, tool
 from remit.store.directory import RunQuery
 from remit.store.memory import MemoryStore
@@ -21,12 +22,22 @@ T = TypeVar("T")
 
 class TestMemoryStore(DirectoryConformance):
     def make_store(self) -> Listing:
-        return MemoryStore()
+        self._now = Calendar()
+        return MemoryStore(now=self._now)
+
+    async def pass_time(self, store: Listing, seconds: float) -> None:
+        del store
+        self._now.move(seconds)
+
+    def test_a_calendar_that_is_set_back_lists_a_run_where_its_time_is(self) -> None:
+        """J5: the list is in the order of the times that it tells, in every store."""
+        super().test_a_calendar_that_is_set_back_lists_a_run_where_its_time_is()
 
 
-class TestCrashStoreThatDoesNotCrash(DirectoryConformance):
+class TestCrashStoreThatDoesNotCrash(TestMemoryStore):
     def make_store(self) -> Listing:
-        return CrashStore()
+        self._now = Calendar()
+        return CrashStore(inner=MemoryStore(now=self._now))
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         return run_virtual(main)
@@ -41,6 +52,10 @@ class TestSqliteStore(DirectoryConformance):
 
     def make_store(self) -> Listing:
         return self._store
+
+    async def pass_time(self, store: Listing, seconds: float) -> None:
+        del store
+        await pass_in_file(self._store, seconds)
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

@@ -319,8 +319,9 @@ def test_a_run_that_another_process_executes_is_busy() -> None:
         await store.create(await opened(store, "x"))
         lease = await store.acquire("x", "another process")
         runner = make(store, "done")
-        with pytest.raises(RunBusy):
-            await runner.resume("x")
+        for asked in (runner.resume("x"), runner.outcome("x")):
+            with pytest.raises(RunBusy):
+                await asked
         assert await rows(store) == ["opened"]
         assert isinstance(lease, Lease)
         await store.release(lease)
@@ -340,6 +341,9 @@ def test_a_waiting_run_that_another_process_has_taken_up_is_busy() -> None:
         with pytest.raises(RunBusy):
             await runner.resume("x")
         await runner.store.release(lease)
+        info = await runner.store.info("x")
+        assert info is not None
+        assert info.status == "waiting"
         assert (await runner.resume("x")).reason is Reason.WAITING
 
     run_virtual(main())

@@ -17,7 +17,7 @@ from typing import cast
 
 import pytest
 
-from remit import Limits, Remit, tool
+from remit import Limits, Reason, Remit, RunBusy, tool
 from remit.artifacts import Artifact
 from remit.errors import ConfigurationError, DecisionError, Fenced, JournalError
 from remit.models.scripted import ScriptedModel
@@ -114,6 +114,35 @@ def test_a_run_goes_on_in_another_process(path: Path) -> None:
     assert again.text == "done"
     assert again.completed
     assert done == [1]
+
+
+def test_the_outcome_of_a_run_says_that_another_process_executes_it(
+    opened: Callable[..., SqliteStore],
+) -> None:
+    """J3: it neither has ended nor waits; of a process that is gone without a word nothing runs."""
+    there, here = opened(), opened()
+    desk = Remit(
+        name="desk",
+        model=ScriptedModel([("look", {}), "done"]),
+        tools=[tool(effect="confirm", name="look")(_look)],
+        limits=Limits(steps=5, tokens=10_000, seconds=60),
+        store=here,
+    )
+
+    async def main() -> None:
+        assert (await desk.run("go", run_id="r")).reason is Reason.WAITING
+        assert isinstance(await there.acquire("r", "somebody"), Lease)
+        with pytest.raises(RunBusy, match="somebody"):
+            await desk.outcome("r")
+        there.close()
+        assert (await desk.outcome("r")).reason is Reason.WAITING
+
+    asyncio.run(main())
+
+
+def _look() -> str:
+    """Look."""
+    return "seen"
 
 
 def test_a_store_is_named_by_its_path(tmp_path: Path) -> None:
@@ -597,6 +626,7 @@ def test_what_no_store_can_hold_fails_alone_and_takes_none_of_those_along_who_sh
             store.post("r", "input", cast("bytes", object())),
             store.post("r", "input", b"heard"),
             store.renew(cast("str", 2**70), b""),
+            store.create(NewRun("\ud800", b"", NewRow("opened", b""))),
         ]
         tasks = [asyncio.ensure_future(work) for work in works]
         await asyncio.sleep(0)
@@ -607,7 +637,7 @@ def test_what_no_store_can_hold_fails_alone_and_takes_none_of_those_along_who_sh
     before = store.commits
     ends = asyncio.run(main())
     assert [type(end).__name__ for end in ends] == [
-        "JournalError", "Control", "JournalError", "bool", "JournalError"
+        "DecisionError", "Control", "JournalError", "bool", "JournalError", "JournalError"
     ]  # fmt: skip
     assert store.commits - before == 4, "they shared one"
     assert [row.body for row in asyncio.run(store.read("r"))][1:] == [b"kept"]
@@ -628,7 +658,7 @@ def test_texts_that_are_none_are_unknown_tokens_and_typed_errors(
     with pytest.raises(DecisionError, match="no proposal"):
         asyncio.run(desk.decide("\ud800", approve=True, by="dana"))
     for named in ({"run_id": "\ud800"}, {"session": "\ud800"}):
-        with pytest.raises(JournalError, match="surrogates"):
+        with pytest.raises(ConfigurationError, match="there is no"):
             asyncio.run(store.erase(**named))
     with pytest.raises(ConfigurationError, match="tags="):
         asyncio.run(desk.run("go", tags={"team": "\ud800"}))

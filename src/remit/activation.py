@@ -360,11 +360,14 @@ def _check_owner(state: RunState, config: Config) -> None:
 
 
 async def look(config: Config, host: Host, run_id: str) -> Activation:
-    """The outcome of a run, once there is one; nothing is set going. Errors: `ConfigurationError`."""
+    """The outcome of a run, once there is one; nothing is set going. Errors: `ConfigurationError`, `RunBusy`."""
     attached = _attach(host.store, run_id)
     if attached is not None:
         return attached
     state = await _known_state(host.store, run_id)
+    info = await host.store.info(run_id)
+    if info is not None and info.status == "running" and info.owner is not None and not info.lost:
+        raise RunBusy(run_id, info.owner)  # it has neither ended nor does it wait
     return _over(await stored_outcome(host.store, state, config.output))
 
 

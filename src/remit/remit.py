@@ -400,9 +400,9 @@ class Remit(Generic[Deps, Out_co]):
             yield live
 
     async def outcome(self, run_id: str) -> Outcome[Out_co]:
-        """How a run ended or what it waits for; of a live run, once it has.
+        """How a run ended or what it waits for; of one that this process executes, once it has.
 
-        Errors: `ConfigurationError` for an unknown run.
+        Errors: `ConfigurationError` for an unknown run; `RunBusy` for one that another process executes.
         """
         host = self._host(detached=True, listeners=())
         return await (await activation.look(self._config, host, run_id)).task

@@ -119,6 +119,8 @@ class Lease(msgspec.Struct):
     """Id of the newest post that the rows account for, as it was when the lease was given."""
     inbox_max: int
     """Id of the newest post at that time: beyond `taken`, there is something to hear at once."""
+    stood: RunStatus = "ready"
+    """How the run stands again where the lease is given back and nothing was appended: `waiting`, if it waited."""
     found_at: float = 0.0
     """When a transaction last found it to be the run's, for stores that ask; on this process's monotonic clock."""
 
@@ -185,6 +187,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     """How many it has."""
     erased: bool = False
     """What it said is gone; its id stays taken."""
+    lost: bool = False
+    """Whoever holds the lease is gone without a word."""
 
 
 class Journal(Protocol):

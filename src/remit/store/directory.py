@@ -81,7 +81,10 @@ class Directory(Protocol):
     """What runs there are."""
 
     async def runs(self, query: RunQuery, *, count: int) -> Sequence[RunEntry]:
-        """The newest `count` runs that fit, newest first."""
+        """The newest `count` runs that fit, newest first.
+
+        That is by `created_at`, whichever way the clock was set in between, and by id where that is the same.
+        """
         ...
 
     def watch(self, run_id: str, after: int = -1) -> AsyncIterator[StoredRow]:

@@ -139,9 +139,10 @@ class MemoryStore:
             record.owner = owner
             record.epoch += 1
             self._no_longer_ended(run_id)
+            stood: RunStatus = "waiting" if record.status == "waiting" else "ready"
             if record.status != "ended":
                 record.status = "running"
-            return Lease(run_id, record.epoch, len(record.rows), record.taken, record.newest)
+            return Lease(run_id, record.epoch, len(record.rows), record.taken, record.newest, stood)
 
     async def read(self, run_id: str, after: int = -1) -> Sequence[StoredRow]:
         with self._lock:
@@ -174,7 +175,7 @@ class MemoryStore:
             record.status = status
             record.reason = reason
             record.ended_at = self._now() if status == "ended" else None
-            lease.next_seq = len(record.rows)
+            lease.next_seq, lease.stood = len(record.rows), "ready"
             return Control(record.newest, status)
 
     def holds(self, lease: Lease) -> bool:
@@ -188,7 +189,7 @@ class MemoryStore:
                 return
             record.owner = None
             if record.status == "running":
-                record.status = "ready"
+                record.status = lease.stood
             elif record.status == "ended":
                 self._now_ended(lease.run_id, record)
 

@@ -28,10 +28,17 @@ class Listing(Journal, Directory, Protocol):
 
 
 class DirectoryConformance:
-    """Derive from it, override `make_store`, and name the class so that pytest finds it."""
+    """Derive from it, override `make_store` and `pass_time`, and name the class so that pytest finds it."""
 
     def make_store(self) -> Listing:
         """An empty store."""
+        raise NotImplementedError
+
+    async def pass_time(self, store: Listing, seconds: float) -> None:
+        """Have so many seconds pass by the calendar of the store, or everything in it be that much older.
+
+        Fewer than none: the calendar is set back.
+        """
         raise NotImplementedError
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
@@ -54,6 +61,47 @@ class DirectoryConformance:
             assert await _listed(store, count=2, before="c") == list("ba")
             assert await _listed(store, before="a") == []
             assert await _listed(store, before="unknown") == []
+
+        self.run(main())
+
+    def test_a_calendar_that_is_set_back_lists_a_run_where_its_time_is(self) -> None:
+        async def main() -> None:
+            store = self.make_store()
+            for name in "ab":
+                await _create(store, name)
+            await self.pass_time(store, -3_600)
+            await _create(store, "c")
+            assert await _listed(store) == list("bac")
+            assert await _listed(store, count=1, before="b") == ["a"]
+            assert await _listed(store, before="a") == ["c"]
+            (b, _, c) = await store.runs(RunQuery(), count=9)
+            assert await _listed(store, since=b.created_at) == ["b"]
+            assert c.created_at < b.created_at
+
+        self.run(main())
+
+    def test_a_name_that_no_store_can_hold_is_the_name_of_nothing(self) -> None:
+        async def main() -> None:
+            store = self.make_store()
+            await _create(store, "r", remit="desk", session="s", tags={"k": "v"})
+            for half in ("\ud800", "r\udc00"):
+                queries: list[dict[str, Any]] = [
+                    {"remit": half},
+                    {"session": half},
+                    {"parent": half},
+                    {"prefix": half},
+                    {"before": half},
+                    {"tags": {"k": half}},
+                    {"tags": {half: "v"}},
+                    {"reasons": frozenset({half})},
+                ]
+                for query in queries:
+                    assert await _listed(store, **query) == [], query
+                try:
+                    came = str([row async for row in store.watch(half)])
+                except JournalError as error:
+                    came = str(error)
+                assert "there is no run" in came
 
         self.run(main())
 

@@ -94,7 +94,50 @@ class JournalConformance:
 
         self.run(main())
 
+    def test_a_name_that_no_store_can_hold_is_the_name_of_nothing(self) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            await journal.create(_new("r"))
+            for half in ("\ud800", "r\udc00"):
+                assert await journal.info(half) is None
+                assert not await journal.post(half, "input", b"x")
+                assert list(await journal.inbox(half)) == []
+                assert await journal.artifact(half, "0" * 64) is None
+                assert await journal.artifact("r", half * 20) is None
+                assert await journal.proposal(half) is None
+                assert not await journal.withdraw(half)
+                for attempt in (journal.read(half), journal.acquire(half, "me")):
+                    refused = await _refused(attempt, JournalError)
+                    assert "there is no run" in str(refused)
+                for attempt in (_decide(journal, pending_id=half), journal.renew(half, b"token")):
+                    refused = await _refused(attempt, DecisionError)
+                    assert isinstance(refused, DecisionError)
+                    assert refused.why == "unknown"
+
+        self.run(main())
+
     # Leases
+
+    def test_a_run_that_waits_waits_again_when_its_lease_is_given_back_with_nothing_written(
+        self,
+    ) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            await journal.create(_new("r"))
+            lease = await _lease(journal)
+            await journal.append(lease, _rows("x"), status="waiting")
+            await journal.release(lease)
+            for _ in range(2):
+                lease = await _lease(journal)
+                assert (await _info(journal)).status == "running"
+                await journal.release(lease)
+                assert (await _info(journal)).status == "waiting"
+            lease = await _lease(journal)
+            await journal.append(lease, _rows("x"))
+            await journal.release(lease)
+            assert (await _info(journal)).status == "ready"
+
+        self.run(main())
 
     def test_one_owner_holds_a_run_until_it_is_released(self) -> None:
         async def main() -> None:
@@ -768,9 +811,9 @@ async def _undecidable(
     assert found == why, f"{found or 'decided'}, and should be {why}"
 
 
-async def _refused(attempt: Awaitable[object], expected: type[Exception]) -> None:
+async def _refused(attempt: Awaitable[object], expected: type[Exception]) -> Exception:
     try:
         await attempt
-    except expected:
-        return
+    except expected as error:
+        return error
     raise AssertionError(f"it came through, and should raise {expected.__name__}")

@@ -35,6 +35,7 @@ from remit.store.base import (
 )
 from remit.store.chain import SALT_BYTES, START, Chain
 from remit.store.sqlite.files import INLINE_BYTES
+from remit.store.sqlite.names import sought
 from remit.store.sqlite.schema import payload_id
 
 __all__ = [
@@ -63,6 +64,7 @@ class OwnLease(Lease):
     def wrote(self, written: Written, found_at: float) -> None:
         """An append was acknowledged."""
         self.next_seq, self.head, self.found_at = written.next_seq, written.head, found_at
+        self.stood = "ready"
 
 
 class Written(msgspec.Struct, frozen=True, gc=False):
@@ -170,7 +172,8 @@ def acquire(
         "update remit_run set owner = ?, worker = ?, epoch = ?, status = ? where run_id = ?",
         (owner, worker, epoch + 1, status if status == "ended" else "running", run_id),
     )
-    return OwnLease(run_id, epoch + 1, next_seq, taken, inbox_max, time.monotonic(), *own)
+    stood: RunStatus = "waiting" if status == "waiting" else "ready"
+    return OwnLease(run_id, epoch + 1, next_seq, taken, inbox_max, stood, time.monotonic(), *own)
 
 
 def append(
@@ -235,10 +238,10 @@ def append(
 def release(connection: sqlite3.Connection, lease: Lease, worker: str) -> None:
     """Give a lease back, if it is still one."""
     connection.execute(
-        "update remit_run set owner = null, worker = null,"
-        " status = case status when 'running' then 'ready' else status end"
+        "update remit_run set owner = null, worker = null, status = case"
+        " when status = 'running' and next_seq = ? then ? when status = 'running' then 'ready' else status end"
         " where run_id = ? and epoch = ? and worker = ?",
-        (lease.run_id, lease.epoch, worker),
+        (lease.next_seq, lease.stood, lease.run_id, lease.epoch, worker),
     )
 
 
@@ -252,7 +255,7 @@ def post(
     """Leave something for a run. False where there is no such run."""
     found = connection.execute(
         "update remit_run set inbox_max = inbox_max + 1 where run_id = ? and erased_at is null returning inbox_max, root",
-        (run_id,),
+        (sought(run_id),),
     ).fetchall()
     for number, root in found:
         _put(connection, root, artifacts)
@@ -301,7 +304,7 @@ def withdraw(connection: sqlite3.Connection, pending_id: str) -> bool:
     """Close a proposal without a decision. False where it was not open."""
     found = connection.execute(
         "update remit_proposal set used = 1 where pending_id = ? and not used returning run_id",
-        (pending_id,),
+        (sought(pending_id),),
     ).fetchall()
     for (run_id,) in found:
         post(connection, run_id, "withdraw", encode({"pending_id": pending_id}))
@@ -347,7 +350,7 @@ def _open(connection: sqlite3.Connection, pending_id: str | None, kind: PendingK
     found = connection.execute(
         "select p.run_id, p.kind, p.arguments_hash, p.expires_at, p.used, r.status"
         " from remit_proposal p join remit_run r using(run_id) where pending_id = ?",
-        (pending_id,),
+        (sought(pending_id),),
     ).fetchone()
     if pending_id is None or found is None:
         raise DecisionError("unknown", "no proposal is known by this token or id")
@@ -374,7 +377,7 @@ def _use_up(connection: sqlite3.Connection, pending_id: str) -> None:
 def _run(connection: sqlite3.Connection, run_id: str, columns: str) -> tuple[Any, ...]:
     found = connection.execute(
         f"select {columns} from remit_run where run_id = ?",  # noqa: S608 - columns are ours
-        (run_id,),
+        (sought(run_id),),
     ).fetchone()
     if found is None:
         raise JournalError(f"there is no run {run_id!r} in this store")

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from remit.store.directory import RunEntry, RunQuery
+from remit.store.sqlite.names import sought_all
 
 __all__ = ["runs"]
 
@@ -48,7 +49,8 @@ def _conditions(query: RunQuery) -> tuple[list[str], list[Any]]:
         (f"(created_at, run_id) < {reach}", _given(query.before)),
     ]
     conditions = [condition for condition, values in asked if values is not None]
-    return conditions, [value for _, values in asked if values is not None for value in values]
+    values = [value for _, values in asked if values is not None for value in values]
+    return conditions, sought_all(values)
 
 
 def _given(value: object) -> tuple[object] | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from remit.store.grants import Grant, arguments_from_json, arguments_to_json
+from remit.store.sqlite.names import sought
 
 __all__ = ["add", "of", "revoke"]
 
@@ -34,7 +35,7 @@ def of(connection: sqlite3.Connection, remit: str, tool: str | None) -> Sequence
     found = connection.execute(
         "select grant_id, remit, tool, arguments, run_id, session, expires_at, by, at from remit_grant"
         " where remit = :remit and (:tool is null or tool = :tool) and revoked_at is null order by at, grant_id",
-        {"remit": remit, "tool": tool},
+        {"remit": sought(remit), "tool": tool},
     )
     return [
         Grant(
@@ -56,6 +57,6 @@ def revoke(connection: sqlite3.Connection, grant_id: str, at: datetime) -> bool:
     """No call is covered by it any more."""
     done = connection.execute(
         "update remit_grant set revoked_at = ? where grant_id = ? and revoked_at is null",
-        (at.isoformat(), grant_id),
+        (at.isoformat(), sought(grant_id)),
     )
     return done.rowcount == 1

@@ -28,6 +28,7 @@ import msgspec
 from remit.canonical import json_text
 from remit.store.keeping import Erased, Pruned
 from remit.store.sqlite.files import Files
+from remit.store.sqlite.names import sought
 from remit.store.sqlite.schema import payload_id
 from remit.store.whole import Kin, check_whole, new_names, together, unknown
 
@@ -167,7 +168,7 @@ def _named(
     for column, name in (("run_id", run_id), ("session", session)):
         known = connection.execute(
             f"select 1 from remit_run where {column} = ? limit 1",  # noqa: S608 - columns are ours
-            (name,),
+            (sought(name),),
         )
         if name is not None and known.fetchone() is None:
             raise unknown("run" if column == "run_id" else "session", name)

@@ -52,6 +52,7 @@ from remit.store.proposals import OpenProposal
 from remit.store.sqlite import acts, checking, copying, directory, grants, keeping
 from remit.store.sqlite.files import INLINE_BYTES, Files
 from remit.store.sqlite.liveness import Presence, clear_away, is_gone
+from remit.store.sqlite.names import sought, sought_all
 from remit.store.sqlite.place import Place
 from remit.store.sqlite.schema import check, migrate, payload_id
 from remit.store.sqlite.writer import Writer, ended
@@ -117,15 +118,8 @@ class SqliteStore:
         )
 
     async def info(self, run_id: str) -> RunInfo | None:
-        found = await self._one(
-            "select spec_hash, status, owner, parent, inbox_max > taken, next_seq, erased_at is not null"
-            " from remit_run where run_id = ?",
-            run_id,
-        )
-        if found is None:
-            return None
-        *known, unread, rows, erased = found
-        return RunInfo(run_id, *known, unread=bool(unread), rows=rows, erased=bool(erased))
+        opening = self._open()
+        return await self._read(lambda c: _info(c, run_id, lambda w: opening.lives(c, w)))
 
     async def acquire(self, run_id: str, owner: str) -> Lease | Held | Superseded:
         opening = self._open()
@@ -363,10 +357,10 @@ class SqliteStore:
         return await self._open().read(act)
 
     async def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
-        return await self._read(lambda c: c.execute(query, values).fetchone())
+        return await self._read(lambda c: c.execute(query, sought_all(values)).fetchone())
 
     async def _all(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        return await self._read(lambda c: c.execute(query, values).fetchall())
+        return await self._read(lambda c: c.execute(query, sought_all(values)).fetchall())
 
     async def _keeping(
         self, artifacts: Sequence[Artifact], act: Callable[[sqlite3.Connection], T]
@@ -613,6 +607,21 @@ def _check_key(connection: sqlite3.Connection, chain: Chain) -> None:
         )
 
 
+def _info(
+    connection: sqlite3.Connection, run_id: str, lives: Callable[[str], bool]
+) -> RunInfo | None:
+    found = connection.execute(
+        "select spec_hash, status, owner, parent, inbox_max > taken, next_seq, erased_at is not null, worker"
+        " from remit_run where run_id = ?",
+        (sought(run_id),),
+    ).fetchone()
+    if found is None:
+        return None
+    *known, unread, rows, erased, worker = found
+    lost = worker is not None and not lives(worker)
+    return RunInfo(run_id, *known, unread=bool(unread), rows=rows, erased=bool(erased), lost=lost)
+
+
 def _rows(
     connection: sqlite3.Connection, chain: Chain, run_id: str, after: int
 ) -> Sequence[StoredRow]:
@@ -620,7 +629,8 @@ def _rows(
     connection.execute("begin")
     try:
         run = connection.execute(
-            "select next_seq, head, erased_at, number from remit_run where run_id = ?", (run_id,)
+            "select next_seq, head, erased_at, number from remit_run where run_id = ?",
+            (sought(run_id),),
         ).fetchone()
         if run is None:
             raise JournalError(f"there is no run {run_id!r} in this store")
@@ -671,7 +681,7 @@ def _artifact(
         "select a.digest, a.media_type, a.data from remit_run r"
         " join remit_holding h on h.root = r.root join remit_artifact a using(digest)"
         " where r.run_id = ? and h.digest >= ? and h.digest <= ? limit 2",
-        (run_id, digest, digest + ("" if whole else "g")),
+        sought_all((run_id, digest, digest + ("" if whole else "g"))),
     ).fetchall()
     if len(found) != 1:
         return None
@@ -692,7 +702,7 @@ def _artifacts(
         "select a.digest, a.media_type, a.data from json_each(?) d cross join remit_run r"
         " cross join remit_holding h on h.root = r.root and h.digest = d.value"
         " cross join remit_artifact a on a.digest = h.digest where r.run_id = ?",
-        (json_text(list(digests)), run_id),
+        sought_all((json_text(list(digests)), run_id)),
     )
     with contextlib.closing(rows):
         for named, media_type, data in rows:
