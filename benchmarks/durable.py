@@ -1,6 +1,6 @@
 """What durability costs: runs over a store in a SQLite file, in ratios to a floor of bare `sqlite3`.
 
-    python benchmarks/durable.py [--rounds 9] [--only step|many|waiting|resume]
+    python benchmarks/durable.py [--rounds 9] [--only step|many|waiting|resume|turns]
 
 Prints figures and judges nothing. CPU is this process's with all its threads, the user's and the system's; what is
 compared is measured in turns, because machines drift, and medians of the turns are shown.
@@ -334,10 +334,52 @@ async def report_resume(rounds: int) -> None:
         )
 
 
+# --- turns of a session --------------------------------------------------------------------------
+
+
+async def turn(talk: Remit[None]) -> float:
+    """Seconds of CPU that one turn takes."""
+    began = time.process_time()
+    (await talk.run("and now?", session="s")).raise_for_reason()
+    return time.process_time() - began
+
+
+class Talker(Looper):
+    """A model that asks for one call in each turn, and then answers."""
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        last = request.transcript.last
+        if last is not None and last.tool_results:
+            yield Reply(Message("assistant", (Text("done"),)), StopReason.END_TURN, USAGE)
+            return
+        use = ToolUse(f"call_{len(request.transcript)}", "look", '{"n": 1, "of": "all"}')
+        yield Reply(Message("assistant", (use,)), StopReason.TOOL_USE, USAGE)
+
+
+async def report_turns(turns: int, rounds: int) -> None:
+    with new_store() as (store, path):
+        talk = bench(0, "read", store, 2_000).replace(model=Talker(0))
+        early = [await turn(talk) for _ in range(10 + rounds)][10:]
+        for _ in range(turns - 10 - 2 * rounds):
+            await turn(talk)
+        late = [await turn(talk) for _ in range(rounds)]
+        store.close()
+        cold: list[float] = []
+        for _ in range(3):
+            again = SqliteStore(path)  # as another process has it, which has read nothing
+            cold.append(await turn(talk.replace(store=again)))
+            again.close()
+        first, last = statistics.median(early) * MS, statistics.median(late) * MS
+        print(
+            f"turn {turns:,} of a session        {last:8.1f} ms of CPU, {last / first:.2f} times turn 10; "
+            f"in a process that has read nothing {statistics.median(cold) * MS:.1f} ms"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--only", choices=("step", "many", "waiting", "resume"))
+    parser.add_argument("--only", choices=("step", "many", "waiting", "resume", "turns"))
     parser.add_argument("--disk", default="this disk", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.only in (None, "step"):
@@ -350,6 +392,8 @@ def main() -> None:
         report_waiting()
     if given.only in (None, "resume"):
         asyncio.run(report_resume(3 * given.rounds))
+    if given.only in (None, "turns"):
+        asyncio.run(report_turns(1_000, given.rounds))
 
 
 if __name__ == "__main__":

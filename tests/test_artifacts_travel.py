@@ -160,20 +160,20 @@ def test_a_history_from_the_same_file_is_not_read_again(tmp_path: Path) -> None:
     """X2, J1: two openings of one file are one store, however its path is spelled."""
 
     class Watched(SqliteStore):
-        read_back = 0
+        fetched = 0
 
         async def artifact(self, run_id: str, digest: str) -> Any:
-            self.read_back += 1
+            self.fetched += 1
             return await super().artifact(run_id, digest)
 
     async def main() -> None:
         (tmp_path / "sub").mkdir()
         one, two = Watched(tmp_path / "a.db"), Watched(tmp_path / "sub" / ".." / "a.db")
         outcome = await desk(one).run("look", run_id="one")
-        before = one.read_back
+        before = one.fetched
         other = desk(two, asks=False)
         await other.run("go on", history=outcome.transcript, run_id="two")
-        assert (one.read_back, two.read_back) == (before, 0)
+        assert (one.fetched, two.fetched) == (before, 0)
         assert (await other.artifact(handle_of(outcome), run_id="two")).text == LARGE
         one.close()
         two.close()

@@ -7,7 +7,7 @@ the history names are good in this run too, and what another store keeps of them
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -40,15 +40,23 @@ class Inherited(msgspec.Struct, frozen=True):
 
 
 async def inherited(
-    history: Transcript | None, *, reads: Reads, workers: Workers, store: Journal
+    history: Transcript | None,
+    *,
+    reads: Reads,
+    workers: Workers,
+    store: Journal,
+    media: Sequence[int] | None = None,
 ) -> Inherited:
-    """Close a history, put its results into words that this model reads, and fetch what `store` may not have."""
+    """Close a history, put its results into words that this model reads, and fetch what `store` may not have.
+
+    `media` are the messages with results that a model may not read, where that is known.
+    """
     if history is None:
         return Inherited()
-    said = messages = tuple(history.closed())
+    said = messages = tuple(history.closed() if history.owed else history)
     made, breaks = list[Artifact](), history.breaks
     digests = tuple([each.removeprefix(HANDLE_PREFIX) for each in history.artifacts])
-    reworded = unread(messages, reads)
+    reworded = unread(messages if media is None else [messages[at] for at in media], reads)
     if reworded:
         messages, made = await _aside(workers, lambda: reread(said, reads))
         pairs = enumerate(zip(said, messages, strict=True))

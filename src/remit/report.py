@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,11 @@ from remit.amounts import Spend, Totals
 from remit.artifacts import HANDLE_PREFIX
 from remit.dispatch.outside import left_open
 from remit.dispatch.person import pending_of
-from remit.errors import JournalError
 from remit.messages import Status, Text
 from remit.outcome import Outcome, Reason
+from remit.past import goes_on_from, past_of
 from remit.pending import Pending
-from remit.rows import Opened, Row, decode_row
+from remit.rows import Row, decode_row
 from remit.slots import Slot
 from remit.state import RunState, tools_own
 from remit.store.base import Journal
@@ -34,7 +33,6 @@ __all__ = [
     "pendings_of",
     "read_on",
     "read_state",
-    "said",
     "stored_outcome",
 ]
 
@@ -45,24 +43,11 @@ async def read_state(store: Journal, run_id: str, *, before: Transcript | None =
     `before` is what it goes on from, where that is known; it is the state's own from now on.
     Errors: `JournalError`.
     """
-    chain = {run_id: await _read_rows(store, run_id)}
-    while before is None and (earlier := _goes_on_from(chain[run_id])) is not None:
-        if earlier in chain:
-            raise JournalError(f"run {run_id!r} goes on from itself")
-        chain[earlier] = await _read_rows(store, earlier)
-        run_id = earlier
-    run_id, rows = chain.popitem()
-    state = RunState(run_id, rows, before)
-    while chain:
-        await asyncio.sleep(0)  # a conversation may be long, and the event loop is not ours alone
-        run_id, rows = chain.popitem()
-        state = RunState(run_id, rows, said(state))
-    return _kept(store, state)
-
-
-def said(state: RunState) -> Transcript:
-    """The closed transcript of a run that has ended, for the next of its session. The state is not used any more."""
-    return state.transcript.closed() if state.transcript.owed else state.transcript
+    rows = await _read_rows(store, run_id)
+    earlier = goes_on_from(rows)
+    if earlier is not None and before is None:
+        before = (await past_of(store, earlier)).transcript
+    return _kept(store, RunState(run_id, rows, before))
 
 
 async def read_on(store: Journal, state: RunState) -> RunState:
@@ -81,11 +66,6 @@ def _kept(store: Journal, state: RunState) -> RunState:
 async def _read_rows(store: Journal, run_id: str, after: int = -1) -> Sequence[Row]:
     stored = await store.read(run_id, after)
     return await fill_all(store, run_id, [decode_row(row.kind, row.body) for row in stored])
-
-
-def _goes_on_from(rows: Sequence[Row]) -> str | None:
-    first = rows[0] if rows else None
-    return first.after if isinstance(first, Opened) else None
 
 
 def outcome_of(

@@ -1,7 +1,7 @@
 """Conversations that are kept in the store: each run goes on from the newest one of its session, one at a time.
 
 A run of a session keeps no copy of what was said before it. Its first row names the run that it goes on from, and
-`report.read_state` replays the two in their order, so that a conversation is stored once, however long it gets.
+`past_of` replays them in their order, so that a conversation is stored once, however long it gets.
 Only what this run's model cannot read is put into other words and written out (`inherited.py`).
 
 That there is one writer is the store's to keep, for all processes: `Journal.create` makes a run the next one of its
@@ -18,10 +18,11 @@ import msgspec
 
 from remit.errors import ConfigurationError, SessionBusy
 from remit.inherited import Inherited, inherited
-from remit.report import pendings_of, read_state, said
+from remit.past import Past, past_of
+from remit.report import pendings_of, read_state
 from remit.rows import Opened, encode_row
 from remit.shown import Reads
-from remit.store.base import Journal, NewRow, NewRun, NotNext, Predecessor, Superseded
+from remit.store.base import Journal, NewRow, NewRun, NotNext, Superseded
 from remit.transcript import Transcript
 from remit.workers import Workers
 
@@ -41,15 +42,6 @@ class Begun(msgspec.Struct, frozen=True):
     """What it goes on from."""
 
 
-class _Past(msgspec.Struct, frozen=True):
-    """What a session has come to, as it was read."""
-
-    last: Predecessor | None = None
-    """The newest run; None where there is none."""
-    transcript: Transcript | None = None
-    """What was said in it; None where there is none."""
-
-
 async def begin(
     store: Journal,
     new: NewRun,
@@ -67,14 +59,17 @@ async def begin(
     """
     clock = asyncio.get_running_loop().time
     until, pause = clock() + wait, _LOOK_SECONDS
-    past, history = _Past(), Inherited()
+    past: Past | None = None
+    history = Inherited()
     while True:
         found = await store.create(_next(new, opened, past, history))
         if isinstance(found, bool):
-            return Begun(found, None if history.reworded else past.transcript)
+            return Begun(found, None if past is None or history.reworded else past.transcript)
         if found.newest is None or found.is_free:
-            past = await _read(store, found)
-            history = await inherited(past.transcript, reads=reads, workers=workers, store=store)
+            # It may be taken up again meanwhile: what counts is what was read, and `create` will say so.
+            past = None if found.newest is None else await past_of(store, found.newest.run_id)
+            said, media = (None, ()) if past is None else (past.transcript, past.media)
+            history = await inherited(said, reads=reads, workers=workers, store=store, media=media)
             continue
         holder = found.newest.run_id
         await _refuse_inside(store, new, holder)
@@ -91,10 +86,12 @@ def with_history(new: NewRun, opened: Opened, history: Inherited) -> NewRun:
     return _opened_by(new, row, history)
 
 
-def _next(new: NewRun, opened: Opened, past: _Past, history: Inherited) -> NewRun:
-    """A run that goes on from the newest one of its session."""
+def _next(new: NewRun, opened: Opened, past: Past | None, history: Inherited) -> NewRun:
+    """A run that goes on from the newest one of its session; None where that has none."""
+    if past is None:
+        return with_history(new, opened, history)
     new = msgspec.structs.replace(new, after=past.last)
-    if past.last is None or history.reworded:
+    if history.reworded:
         return with_history(new, opened, history)
     return _opened_by(new, msgspec.structs.replace(opened, after=past.last.run_id), history)
 
@@ -106,15 +103,6 @@ def _opened_by(new: NewRun, row: Opened, history: Inherited) -> NewRun:
         artifacts=history.artifacts,
         brought=history.digests,
     )
-
-
-async def _read(store: Journal, found: NotNext) -> _Past:
-    """What there is to go on from."""
-    if found.newest is None:
-        return _Past()
-    state = await read_state(store, found.newest.run_id)
-    # It may have been taken up again meanwhile: what counts is what was read, and `create` will say so.
-    return _Past(Predecessor(state.run_id, state.rows), said(state))
 
 
 async def _refuse_inside(store: Journal, new: NewRun, holder: str) -> None:

@@ -139,6 +139,7 @@ class Transcript:
         "_doubts",
         "_ids",
         "_messages",
+        "_named",
         "_origin",
         "_owed",
         "_pending_keys",
@@ -162,6 +163,7 @@ class Transcript:
         self._tokens = 0
         self._doubts: dict[str, tuple[str, ...]] = {}
         self._pending_keys: list[str] = []
+        self._named: dict[str, None] = {}
         self._report: tuple[Mended, ...] = ()
         self._breaks = tuple(breaks)
         self._origin: object = None
@@ -254,8 +256,7 @@ class Transcript:
     @property
     def artifacts(self) -> tuple[str, ...]:
         """The handles of everything that the results show in part or only name, oldest first."""
-        results = [result for message in self._messages for result in message.tool_results]
-        return tuple(dict.fromkeys([handle for result in results for handle in result.artifacts]))
+        return tuple(self._named)
 
     @property
     def breaks(self) -> tuple[Break, ...]:
@@ -340,6 +341,8 @@ class Transcript:
         self._tokens -= freed
         if changed:
             self._breaks = (*self._breaks, Break(min(changed), len(self._messages)))
+            results = [each for message in self._messages for each in message.tool_results]
+            self._named = dict.fromkeys([name for each in results for name in each.artifacts])
         return freed
 
     def add_reply(self, message: Message) -> Message:
@@ -421,8 +424,11 @@ class Transcript:
             if isinstance(block, ToolUse):
                 owed.append(block)
                 self._ids.add(block.id)
-            elif isinstance(block, ToolResult) and block.key is not None:
-                self._remember(block.key, block.status)
+            elif isinstance(block, ToolResult):
+                if block.key is not None:
+                    self._remember(block.key, block.status)
+                if block.artifacts:
+                    self._named.update(dict.fromkeys(block.artifacts))
         self._tokens += tokens
         self._owed = tuple(owed)
 
@@ -458,6 +464,7 @@ class Transcript:
         made._tokens = self._tokens
         made._doubts = self._doubts.copy()
         made._pending_keys = self._pending_keys.copy()
+        made._named = self._named.copy()
         made._report = self._report
         made._breaks = self._breaks
         made._origin = self._origin

@@ -32,6 +32,7 @@ __all__ = [
     "Predecessor",
     "ProposalInfo",
     "RunInfo",
+    "RunRows",
     "RunStatus",
     "Shared",
     "StoredRow",
@@ -57,6 +58,15 @@ class StoredRow(msgspec.Struct, frozen=True, gc=False):
     """0 for the first row of a run, without gaps."""
     kind: str
     body: bytes
+
+
+class RunRows(msgspec.Struct, frozen=True):
+    """The rows of a run, as they were at one moment."""
+
+    run_id: str
+    head: bytes
+    """Of just these rows: another one whenever a row is written, and never that of another run."""
+    rows: Sequence[StoredRow]
 
 
 class Predecessor(msgspec.Struct, frozen=True):
@@ -216,6 +226,15 @@ class Journal(Protocol):
 
     async def read(self, run_id: str, after: int = -1) -> Sequence[StoredRow]:
         """The rows behind `after`, in order. Errors: `JournalError` for an unknown run."""
+        ...
+
+    async def read_back(self, run_id: str, known: Mapping[str, bytes]) -> Sequence[RunRows]:
+        """The rows of a run, and of those of its session before it, newest first: a conversation, in few turns.
+
+        `known` are the heads of runs as they were read before. Shape: at least the run itself, and as many as may
+        be held at once; it ends with a run whose head is the known one, which comes without its rows.
+        Errors: `JournalError` as `read`, for any of these runs.
+        """
         ...
 
     async def append(

@@ -9,10 +9,10 @@ The runs of a session go together, when it is the turn of the newest.
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import dropwhile, islice
+from itertools import count, dropwhile, islice
 
 from remit.artifacts import Artifact
 from remit.canonical import encode
@@ -31,6 +31,7 @@ from remit.store.base import (
     Predecessor,
     ProposalInfo,
     RunInfo,
+    RunRows,
     RunStatus,
     StoredRow,
     Superseded,
@@ -40,6 +41,7 @@ from remit.store.directory import RunEntry, RunQuery
 from remit.store.grants import Grant
 from remit.store.keeping import Erased, Pruned
 from remit.store.proposals import OpenProposal
+from remit.store.recent import forget
 from remit.store.records import Record, named, old, others
 from remit.store.shelf import Shelf
 from remit.store.watching import watched
@@ -79,6 +81,7 @@ class MemoryStore:
         self._runs: dict[str, Record] = {}
         self._proposals: dict[str, _Proposal] = {}
         self._by_token: dict[bytes, str] = {}
+        self._born = count()
         self._sessions: dict[str, list[str]] = {}
         """The runs of each, in their order."""
         self._ended: dict[str, int] = {}
@@ -104,7 +107,7 @@ class MemoryStore:
                 self._sessions.setdefault(run.session, []).append(run.run_id)
             rows = [StoredRow(0, run.opened.kind, run.opened.body)]
             record = Record(run, root, rows, self._now())
-            record.size = len(run.opened.body)
+            record.size, record.born = len(run.opened.body), next(self._born)
             self._runs[run.run_id] = record
             self._shelf.enter(root)
             self._shelf.put(root, run.artifacts)
@@ -147,6 +150,19 @@ class MemoryStore:
     async def read(self, run_id: str, after: int = -1) -> Sequence[StoredRow]:
         with self._lock:
             return self._standing(run_id).rows[after + 1 :]
+
+    async def read_back(self, run_id: str, known: Mapping[str, bytes]) -> Sequence[RunRows]:
+        found: list[RunRows] = []
+        with self._lock:
+            record = self._standing(run_id)
+            runs = self._sessions.get(record.run.session or "", [run_id])
+            for each in reversed(runs[: runs.index(run_id) + 1]):
+                record = self._standing(each)
+                is_known = known.get(each) == record.head
+                found.append(RunRows(each, record.head, () if is_known else tuple(record.rows)))
+                if is_known:
+                    break
+        return found
 
     async def append(
         self,
@@ -331,6 +347,7 @@ class MemoryStore:
             for run in standing:
                 self._bury(run)
             self._rename(runs)
+            forget(self)
             return Erased(runs=len(standing), artifacts=kept - len(self._shelf), ended=ended)
 
     async def prune(self, older_than: timedelta, *, dry_run: bool = False) -> Pruned:
@@ -341,6 +358,7 @@ class MemoryStore:
             if not dry_run:
                 for run in going:
                     self._drop(run.run.run_id)
+                forget(self)
             rows = sum([len(run.rows) for run in going])
             return Pruned(runs=len(going), rows=rows, artifacts=artifacts)
 

@@ -34,6 +34,8 @@ class Record:
     epoch: int = 0
     owner: str | None = None
     size: int = 0
+    born: int = 0
+    """Tells it from another one that had its id before."""
     ended_at: datetime | None = None
     erased_at: datetime | None = None
 
@@ -54,6 +56,11 @@ class Record:
             ended_at=self.ended_at,
             erased_at=self.erased_at,
         )
+
+    @property
+    def head(self) -> bytes:
+        """What no other run has, nor this one with more rows or fewer."""
+        return b"%d:%d" % (self.born, len(self.rows))
 
     @property
     def newest(self) -> int:

@@ -12,10 +12,11 @@ An implementer runs it by deriving a class in a test module; pytest collects the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from remit.artifacts import Artifact
+from remit.errors import JournalError
 from remit.store.base import (
     Held,
     Journal,
@@ -224,6 +225,64 @@ class SessionConformance:
             await journal.create(NewRun("b", b"", row, session="s", after=last, brought=brought))
             found = [await journal.artifact("b", digest) for digest in digests]
             assert found == [None, kept[1]]
+
+        self.run(main())
+
+    def test_a_conversation_is_read_back_run_by_run_up_to_what_is_known_of_it(self) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            last = None
+            for run_id in "abcd":
+                await journal.create(_new(run_id, last))
+                await _end(journal, run_id)
+                last = Predecessor(run_id, 2)
+            other = NewRun("other", b"", NewRow("opened", b"{}"))
+            await journal.create(other)
+
+            async def read(run_id: str, known: Mapping[str, bytes]) -> list[tuple[str, int]]:
+                return [
+                    (each.run_id, len(each.rows)) for each in await journal.read_back(run_id, known)
+                ]
+
+            found = await journal.read_back("c", {})
+            assert [each.run_id for each in found] == ["c", "b", "a"]
+            for each in found:
+                assert list(each.rows) == list(await journal.read(each.run_id))
+            heads = {each.run_id: each.head for each in found}
+            assert len(set(heads.values())) == 3
+            assert await read("d", heads) == [("d", 2), ("c", 0)]
+            assert await read("c", heads) == [("c", 0)]
+            assert await read("d", {"b": heads["b"]}) == [("d", 2), ("c", 2), ("b", 0)]
+            # What is known of another run, or of this one as it never was, is not known of it.
+            wrong = {"c": heads["b"], "b": b"", "other": heads["a"]}
+            assert await read("c", wrong) == [("c", 2), ("b", 2), ("a", 2)]
+            assert await read("other", wrong) == [("other", 1)]
+
+        self.run(main())
+
+    def test_every_row_that_is_written_gives_a_run_another_head(self) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            await journal.create(_new("a"))
+            lease = await _lease(journal, "a")
+            heads: set[bytes] = set()
+            for written in range(4):
+                (found,) = await journal.read_back("a", {})
+                assert len(found.rows) == 1 + written
+                assert found.head not in heads
+                heads.add(found.head)
+                await journal.append(lease, [NewRow("said", b"{}")])
+
+        self.run(main())
+
+    def test_of_an_unknown_run_nothing_is_read_back(self) -> None:
+        async def main() -> None:
+            journal = self.make_journal()
+            try:
+                await journal.read_back("nobody", {"nobody": b"x"})
+            except JournalError:
+                return
+            raise AssertionError("it was read")
 
         self.run(main())
 

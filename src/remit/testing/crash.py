@@ -16,7 +16,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Never, TypeAlias, TypeVar
@@ -36,6 +44,7 @@ from remit.store.base import (
     PostKind,
     ProposalInfo,
     RunInfo,
+    RunRows,
     RunStatus,
     StoredRow,
     Superseded,
@@ -174,6 +183,9 @@ class CrashStore:
 
     async def inbox(self, run_id: str, after: int = 0) -> Sequence[Posted]:
         return await self._look(lambda: self.inner.inbox(run_id, after))
+
+    async def read_back(self, run_id: str, known: Mapping[str, bytes]) -> Sequence[RunRows]:
+        return await self._look(lambda: self.inner.read_back(run_id, known))
 
     async def artifact(self, run_id: str, digest: str) -> Artifact | None:
         return await self._look(lambda: self.inner.artifact(run_id, digest))

@@ -104,12 +104,12 @@ def create(
     known = connection.execute("select 1 from remit_run where run_id = ?", (run.run_id,))
     if known.fetchone() is not None:
         return False
-    root, place = run.run_id, None
+    root, place, shared = run.run_id, None, None
     if run.session is not None:
         newest = _newest(connection, run.session, lives)
         if newest.found.newest != run.after or not newest.found.is_free:
             return newest.found
-        root, place = newest.root or root, newest.place + 1
+        root, place, shared = newest.root or root, newest.place + 1, newest.root
     above = connection.execute("select root from remit_run where run_id = ?", (run.parent,))
     (root,) = above.fetchone() or (root,)
     (number,) = connection.execute("select coalesce(max(number), 0) + 1 from remit_run").fetchone()
@@ -135,10 +135,11 @@ def create(
         ),
     )
     _put(connection, root, run.artifacts)
-    connection.executemany(
-        "insert or ignore into remit_holding select digest, ? from remit_artifact where digest = ?",
-        [(root, digest) for digest in run.brought],
-    )
+    if root != shared:  # or what the conversation names is held already
+        connection.executemany(
+            "insert or ignore into remit_holding select digest, ? from remit_artifact where digest = ?",
+            [(root, digest) for digest in run.brought],
+        )
     return True
 
 

@@ -14,7 +14,6 @@ import os
 import secrets
 import socket
 import sqlite3
-import struct
 import threading
 import time
 from collections import deque
@@ -40,21 +39,23 @@ from remit.store.base import (
     PostKind,
     ProposalInfo,
     RunInfo,
+    RunRows,
     RunStatus,
     StoredRow,
     Superseded,
 )
-from remit.store.chain import START, Chain
+from remit.store.chain import Chain
 from remit.store.directory import RunEntry, RunQuery
 from remit.store.grants import Grant
 from remit.store.keeping import Copied, Erased, Finding, Pruned, Stock
 from remit.store.proposals import OpenProposal
-from remit.store.sqlite import acts, checking, copying, directory, grants, keeping
+from remit.store.recent import forget
+from remit.store.sqlite import acts, checking, copying, directory, grants, keeping, reading
 from remit.store.sqlite.files import INLINE_BYTES, Files
 from remit.store.sqlite.liveness import Presence, clear_away, is_gone
 from remit.store.sqlite.names import sought, sought_all
 from remit.store.sqlite.place import Place
-from remit.store.sqlite.schema import check, migrate, payload_id
+from remit.store.sqlite.schema import check, migrate
 from remit.store.sqlite.writer import Writer, ended
 from remit.store.watching import watched
 from remit.store.whole import check_named, since
@@ -72,8 +73,6 @@ _TURN_SECONDS: Final = 0.01
 _SWEPT_SECONDS: Final = 0.5
 """In this time whoever erases or prunes has swept something more."""
 _READERS: Final = 4
-_NEVER_WRITTEN: Final = (TypeError, ValueError, AttributeError, OverflowError, struct.error)
-"""What comes of a damaged row whose values are of other kinds than any that was written."""
 _READER_KIB: Final = 512
 """Pages that each of them keeps in memory: what is read is rarely read again."""
 
@@ -128,7 +127,10 @@ class SqliteStore:
         )
 
     async def read(self, run_id: str, after: int = -1) -> Sequence[StoredRow]:
-        return await self._read(lambda c: _rows(c, self._chain, run_id, after))
+        return await self._read(lambda c: reading.rows(c, self._chain, run_id, after))
+
+    async def read_back(self, run_id: str, known: Mapping[str, bytes]) -> Sequence[RunRows]:
+        return await self._read(lambda c: reading.rows_back(c, self._chain, run_id, known))
 
     async def append(
         self,
@@ -283,18 +285,24 @@ class SqliteStore:
 
     async def erase(self, *, run_id: str | None = None, session: str | None = None) -> Erased:
         check_named(run_id, session)
-        return await self._open().apart(
-            lambda c, lives: keeping.erase(
-                c, self._files, lives, run_id=run_id, session=session, now=time.time()
+        try:
+            return await self._open().apart(
+                lambda c, lives: keeping.erase(
+                    c, self._files, lives, run_id=run_id, session=session, now=time.time()
+                )
             )
-        )
+        finally:
+            forget(self)
 
     async def prune(self, older_than: timedelta, *, dry_run: bool = False) -> Pruned:
         before = since(older_than, datetime.now(UTC))
         act = keeping.prunable if dry_run else keeping.prune
-        return await self._open().apart(
-            lambda c, lives: act(c, self._files, lives, before=before, now=time.time())
-        )
+        try:
+            return await self._open().apart(
+                lambda c, lives: act(c, self._files, lives, before=before, now=time.time())
+            )
+        finally:
+            forget(self)
 
     async def stock(self) -> Stock:
         """What is here, in numbers. It only reads, as `check` does. Errors: `JournalError`."""
@@ -620,55 +628,6 @@ def _info(
     *known, unread, rows, erased, worker = found
     lost = worker is not None and not lives(worker)
     return RunInfo(run_id, *known, unread=bool(unread), rows=rows, erased=bool(erased), lost=lost)
-
-
-def _rows(
-    connection: sqlite3.Connection, chain: Chain, run_id: str, after: int
-) -> Sequence[StoredRow]:
-    """The rows behind `after`, each one verified. Errors: `JournalError`."""
-    connection.execute("begin")
-    try:
-        run = connection.execute(
-            "select next_seq, head, erased_at, number from remit_run where run_id = ?",
-            (sought(run_id),),
-        ).fetchone()
-        if run is None:
-            raise JournalError(f"there is no run {run_id!r} in this store")
-        next_seq, newest, erased_at, number = run
-        if erased_at is not None:
-            raise JournalError(
-                f"run {run_id!r} was erased: what it said is gone, that it was is kept"
-            )
-        head = START
-        if after >= 0:
-            before = connection.execute(
-                "select link from remit_row where run_id = ? and seq = ?", (run_id, after)
-            ).fetchone()
-            head = newest if before is None else before[0]
-        found = connection.execute(
-            "select r.seq, r.epoch, r.kind, r.digest, r.link, p.salt, p.body"
-            " from remit_row r left join remit_payload p on p.id = ? + r.seq"
-            " where r.run_id = ? and r.seq > ? order by r.seq",
-            (payload_id(number, 0), run_id, after),
-        ).fetchall()
-    finally:
-        connection.execute("rollback")
-    rows: list[StoredRow] = []
-    try:
-        for expected, (seq, epoch, kind, digest, link, salt, body) in enumerate(found, after + 1):
-            head = chain.link(head, seq=seq, epoch=epoch, kind=kind, digest=digest)
-            if seq != expected or head != link:
-                raise JournalError(
-                    f"the rows of run {run_id!r} were changed: row {expected} is not as written"
-                )
-            if body is None or chain.digest(salt, body) != digest:
-                raise JournalError(f"row {seq} of run {run_id!r} is damaged")
-            rows.append(StoredRow(seq, kind, body))
-    except _NEVER_WRITTEN:
-        raise JournalError(f"row {after + 1 + len(rows)} of run {run_id!r} is damaged") from None
-    if head != newest or after + 1 + len(rows) < next_seq:
-        raise JournalError(f"rows of run {run_id!r} are missing")
-    return rows
 
 
 def _artifact(
