@@ -1,11 +1,13 @@
 """Processes that end in the middle of a run on a SQLite file, and others that go on: a program for tests.
 
-    python sqlite_crash_rig.py SHAPE FOLDER [EVERY [OFFSET [SIGNAL]]]
+    python sqlite_crash_rig.py
 
-It plays a shape of `crash_rig` in a process of its own that ends at a boundary, before or after a commit or around an
-effect: by `os._exit`, or by a SIGNAL that it sends to itself. No `finally`, no `atexit` and no thread has any say then.
-Another process resumes on the same file, brings the run to its end and holds it against the run without a crash. Every
-EVERY-th boundary is played, from OFFSET on; each is a line of JSON on standard output, with what came of it.
+It reads lines of JSON: `[SHAPE, FOLDER, EVERY, OFFSET, SIGNAL]`. It plays a shape of `crash_rig` in a process of its
+own that ends at a boundary, before or after a commit or around an effect: by `os._exit`, or by a SIGNAL that it sends to
+itself. No `finally`, no `atexit` and no thread has any say then. Another process resumes on the same file, brings the
+run to its end and holds it against the run without a crash. Every EVERY-th boundary is played, from OFFSET on; each is
+a line of JSON in FOLDER/played, with what came of it. What is wrong stands in FOLDER/wrong. Each line is answered with
+the exit status of the process that saw to it, which knows nothing of those of other lines.
 
 Time is virtual and the files are real: the event loop of the run stands still while the store commits on another. The
 processes are forked off a warm one, which never opens the store and has no thread.
@@ -15,8 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import json
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -34,6 +38,8 @@ from remit.testing.crash import CrashPoint, CrashStore, Ledger
 
 __all__ = ["AtOnce", "DyingStore", "FileLedger", "in_a_process"]
 
+SECONDS = 300
+"""No process lives longer."""
 DIED = 77
 """The exit status of a process that came to its boundary."""
 
@@ -115,6 +121,7 @@ def in_a_process(act: Callable[[], object]) -> int:
     process = os.fork()
     if process:
         return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    signal.alarm(SECONDS)
     try:
         act()
     except BaseException:
@@ -182,18 +189,27 @@ async def _there(store: AtOnce, runs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple([run_id for run_id in runs if await store.info(run_id) is not None])
 
 
-def main(name: str, folder: str, every: str = "1", offset: str = "0", by: str = "0") -> None:
+def see_to(name: str, folder: Path, every: int, offset: int, by: int) -> None:
+    with (folder / "wrong").open("wb") as wrong:
+        os.dup2(wrong.fileno(), 2)
     shape = replace(SHAPES[name], wire="anthropic")
     reference = without_crash(shape)
-    at, step = int(offset), int(every)
-    while True:
-        came = Crash(shape, reference, Path(folder) / str(at), at, int(by)).play()
-        if came is None:
-            return
-        sys.stdout.write(f"{json.dumps(came)}\n")
+    with (folder / "played").open("w", encoding="utf-8") as played:
+        for at in itertools.count(offset, every):
+            came = Crash(shape, reference, folder / str(at), at, by).play()
+            if came is None:
+                return
+            played.write(f"{json.dumps(came)}\n")
+            played.flush()  # or whoever is forked off writes it too
+
+
+def main() -> None:
+    for line in sys.stdin:
+        name, folder, *numbers = json.loads(line)
+        status = in_a_process(lambda: see_to(name, Path(folder), *numbers))  # noqa: B023 - it runs now
+        sys.stdout.write(f"{status}\n")
         sys.stdout.flush()
-        at += step
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

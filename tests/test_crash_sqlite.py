@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +32,39 @@ PLAYED_WHOLE = {
 """The shapes of which every boundary is played unless tests are to be quick; of the others every fourth, and all in CI."""
 
 
-def boundaries(
-    name: str, folder: Path, *, every: int = 1, offset: int = 0, by: int = 0
-) -> list[dict[str, Any]]:
-    """Die at each boundary of a shape and have another process go on. Errors: what differs then."""
-    played = subprocess.run(
-        [sys.executable, RIG, name, folder, str(every), str(offset), str(by)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert played.returncode == 0, played.stderr
-    return [json.loads(line) for line in played.stdout.splitlines()]
+class Warm:
+    """The rig, begun once: what it plays is forked off it."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, RIG],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def boundaries(
+        self, name: str, folder: Path, *, every: int = 1, offset: int = 0, by: int = 0
+    ) -> list[dict[str, Any]]:
+        """Die at each boundary of a shape and have another process go on. Errors: what differs then."""
+        told, answers = self._process.stdin, self._process.stdout
+        assert told is not None
+        assert answers is not None
+        told.write(f"{json.dumps([name, str(folder), every, offset, by])}\n")
+        told.flush()
+        status = answers.readline().strip()
+        assert status == "0", f"{status}: {(folder / 'wrong').read_text('utf-8')}"
+        return [json.loads(line) for line in (folder / "played").read_text("utf-8").splitlines()]
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Warm]:
+    warm = Warm()
+    yield warm
+    warm.close()
 
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -52,13 +73,13 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no f
 @forks
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_process_that_ends_anywhere_leaves_a_file_on_which_another_comes_to_the_same_end(
-    name: str, tmp_path: Path
+    name: str, rig: Warm, tmp_path: Path
 ) -> None:
     """E1, E2, E3, E6, J2, J3, T2, L3, case 30, case 34: the same effects, keys, words and spend."""
     whole = THOROUGH or (name in PLAYED_WHOLE and not QUICK)
     every = 1 if whole else 8 if QUICK else 4
     offset = 0 if whole else (sorted(SHAPES).index(name) + sys.version_info.minor) % every
-    passed = [each["at"] for each in boundaries(name, tmp_path, every=every, offset=offset)]
+    passed = [each["at"] for each in rig.boundaries(name, tmp_path, every=every, offset=offset)]
     assert passed, "nobody died"
     if whole:
         assert passed[:2] == ["before create", "after create"]
@@ -69,9 +90,11 @@ def test_a_process_that_ends_anywhere_leaves_a_file_on_which_another_comes_to_th
 
 
 @forks
-def test_a_killed_batch_goes_on_behind_what_was_done_and_does_not_pay_again(tmp_path: Path) -> None:
+def test_a_killed_batch_goes_on_behind_what_was_done_and_does_not_pay_again(
+    rig: Warm, tmp_path: Path
+) -> None:
     """Case 30, E1, E3, case 34: w1 is done, w2 pays and is killed inside, w3 is behind it; kill -9 at every point."""
-    played = boundaries("confirm in the middle", tmp_path, by=signal.SIGKILL)
+    played = rig.boundaries("confirm in the middle", tmp_path, by=signal.SIGKILL)
     assert len(played) >= 12
     inside = 0
     for each in played:
