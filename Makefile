@@ -8,6 +8,9 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 endif
 
+# Tests begin processes by the hundred, and none of them shall compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV ?= .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python

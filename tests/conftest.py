@@ -43,6 +43,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # it claims a terminal of a certain siz
     os.environ.pop("LINES", None)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many again as there are cores: a third of their time tests wait for servers, leases and terminals."""
+    return (os.cpu_count() or 1) * 3 // 2
+
+
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """The command line in this process, in a directory of its own."""

@@ -567,7 +567,8 @@ def test_a_file_that_another_process_makes_a_store_meanwhile_is_taken_for_none_o
     path: Path, statement: int
 ) -> None:
     """J2: it is looked at once, not piece by piece while it changes."""
-    ours, theirs = sqlite3.connect(path), sqlite3.connect(path, isolation_level=None)
+    ours = sqlite3.connect(path)
+    theirs = sqlite3.connect(path, timeout=0, isolation_level=None)  # ours waits for it meanwhile
     seen = 0
 
     def before_each(_: str) -> None:
