@@ -19,6 +19,10 @@ def main() -> None:
             from remit.cli.scripts import script
 
             sys.exit(_say(script(shell)))
+        case ["completion", "--ids", kind, *rest] if len(rest) <= 2:
+            from remit.cli.ids import offered
+
+            sys.exit(_say("".join(f"{line}\n" for line in offered(kind, *rest))))
         case arguments:
             try:
                 from remit.cli.app import main as run

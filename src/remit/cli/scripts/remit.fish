@@ -420,3 +420,20 @@ complete -c remit -n '__fish_remit_using_command tools' -l tools -r -d 'More too
 complete -c remit -n '__fish_remit_using_command tools' -l model -r -d 'The model that would see them, as PREFIX:NAME. Nothing is sent to it.'
 complete -c remit -n '__fish_remit_using_command tools' -l base-url -r -d 'Where that model is reached, if not where its prefix says.'
 complete -c remit -n '__fish_remit_using_command tools' -l json -d 'Print one JSON document.'
+
+function __remit_ids
+    set -l store (string match -rg -- '--store[= ]+(\S+)' (commandline -cp))
+    command remit completion --ids $argv[1] (commandline -ct) $store[-1] 2>/dev/null
+end
+
+complete -c remit -n '__fish_remit_using_command show; and test (__fish_remit_positional_index 1) -eq 0' -kfa '(__remit_ids runs)'
+complete -c remit -n '__fish_remit_using_command tail; and test (__fish_remit_positional_index 1) -eq 0' -kfa '(__remit_ids runs)'
+complete -c remit -n '__fish_remit_using_command resume; and test (__fish_remit_positional_index 1) -eq 0' -kfa '(__remit_ids runs)'
+complete -c remit -n '__fish_remit_using_command send; and test (__fish_remit_positional_index 1) -eq 0' -kfa '(__remit_ids open)'
+complete -c remit -n '__fish_remit_using_command supply; and test (__fish_remit_positional_index 1) -eq 0' -kfa '(__remit_ids questions)'
+complete -c remit -n '__fish_remit_using_command cancel' -kfa '(__remit_ids open)'
+complete -c remit -n '__fish_remit_using_command approve' -kfa '(__remit_ids approvals)'
+complete -c remit -n '__fish_remit_using_command reject' -kfa '(__remit_ids approvals)'
+complete -c remit -n '__fish_remit_using_command artifact' -l run -xka '(__remit_ids runs)'
+complete -c remit -n '__fish_remit_using_command runs' -l cursor -xka '(__remit_ids runs)'
+complete -c remit -n '__fish_remit_using_command store erase' -l run -xka '(__remit_ids runs)'
