@@ -362,31 +362,12 @@ class Killer:
     def _what_is_known(self, run_id: str) -> Known:
         """The journal first, then the ledger: whoever is at it by now has begun with what is settled."""
         known = Known()
-        for state in self._states(run_id):
+        for state in states_in(self.files.runs, run_id):
             settled, in_doubt = calls_of(state)
             known.settled |= settled
             known.in_doubt |= in_doubt
         known.entered = self.files.counted("entered")
         return known
-
-    def _states(self, root: str) -> list[RunState]:
-        """The runs of a tree, read without the store: a process that forks has none open."""
-        if not self.files.runs.exists():
-            return []
-        with closing(sqlite3.connect(self.files.runs)) as connection:
-            try:
-                found = connection.execute(
-                    "select run_id, r.kind, p.body from remit_run u join remit_row r using(run_id)"
-                    " join remit_payload p on p.id = (u.number << 32) + r.seq"
-                    " where u.root = ? order by u.run_id, r.seq",
-                    (root,),
-                ).fetchall()
-            except sqlite3.OperationalError:  # the first worker died before it made the tables
-                return []
-        rows: dict[str, list[Any]] = {}
-        for run_id, kind, body in found:
-            rows.setdefault(run_id, []).append(decode_row(kind, body))
-        return [RunState(run_id, theirs) for run_id, theirs in rows.items()]
 
     # At the end
 
@@ -447,7 +428,7 @@ class Killer:
 
     def _judge_run(self, run_id: str, doubts: set[str]) -> set[str]:
         """One run and its child. Gives the keys of its calls that enter bodies."""
-        states = {state.run_id: state for state in self._states(run_id)}
+        states = {state.run_id: state for state in states_in(self.files.runs, run_id)}
         reference = run_virtual(without_a_kill(run_id))
         assert set(states) == set(reference), "ids of children derive from the calls around them"
         keys: set[str] = set()
@@ -467,6 +448,28 @@ class Killer:
             assert (state.text, state.steps) == (expected.text, expected.steps)
             assert state.tree.tokens == expected.tree.tokens, "what was spent before a kill counts"
         return keys
+
+
+def states_in(runs: Path, root: str) -> list[RunState]:
+    """The runs of a tree, read without the store: a process that forks has none open."""
+    if not runs.exists():
+        return []
+    with closing(sqlite3.connect(runs)) as connection:
+        try:
+            found = connection.execute(
+                "select run_id, r.kind, p.body from remit_run u join remit_row r using(run_id)"
+                " join remit_payload p on p.id = (u.number << 32) + r.seq"
+                " where u.root = ? order by u.run_id, r.seq",
+                (root,),
+            ).fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" not in str(error):
+                raise
+            return []  # the first worker died before it made the tables
+    rows: dict[str, list[Any]] = {}
+    for run_id, kind, body in found:
+        rows.setdefault(run_id, []).append(decode_row(kind, body))
+    return [RunState(run_id, theirs) for run_id, theirs in rows.items()]
 
 
 def tool_of(key: str) -> str:

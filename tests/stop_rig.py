@@ -20,7 +20,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from kill_rig import LEFT_FOR_DEAD, Board, Desk, Files, Phase, forked, tool_of
+from kill_rig import LEFT_FOR_DEAD, Board, Desk, Files, Phase, calls_of, forked, states_in, tool_of
 from remit.store.sqlite import SqliteStore
 
 LEASE_SECONDS = 1.5
@@ -72,7 +72,7 @@ class Stop:
             if self._is_there():
                 os.kill(process, signal.SIGSTOP)
                 os.waitpid(process, os.WUNTRACED)
-                if self._is_there() and self._is_free():
+                if self._is_there() and self._is_free() and self._has_entered(process):
                     return
                 os.kill(process, signal.SIGCONT)
             signal.sigtimedwait({signal.SIGCHLD}, 0.0002)
@@ -94,6 +94,14 @@ class Stop:
             except sqlite3.OperationalError:
                 return False
         return True
+
+    def _has_entered(self, process: int) -> bool:
+        """Whether it is in every body that it began: none is between the look at its lease and its first line."""
+        if self._phase in {Phase.ASKING, Phase.BEFORE_THE_BODY}:
+            return True
+        entered = self._files.counted(f"{process}-entered")
+        begun = [calls_of(state)[1] for state in states_in(self._files.runs, "run")]
+        return all(entered[key] for keys in begun for key in keys)
 
     def _await(self, process: int) -> None:
         _, status = os.waitpid(process, 0)
