@@ -9,11 +9,11 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -681,3 +681,44 @@ def test_a_backup_to_what_names_no_file_is_refused(
     asyncio.run(begun(store))
     with pytest.raises(ConfigurationError, match=r"names no file|is there already"):
         asyncio.run(store.backup(Path(name)))
+
+
+def test_who_is_under_way_is_told_before_those_who_have_yet_to_begin(
+    opened: Callable[..., SqliteStore],
+) -> None:
+    """J11, J1: of many that begin at once the first are done, and let go of what they hold, before the last begin; and
+    those that begin are not kept waiting by what is under way.
+    """
+    store = opened()
+
+    async def main() -> None:
+        lease = await begun(store)
+        order: list[str] = []
+        entered, held = threading.Event(), threading.Event()
+
+        def hold(_: sqlite3.Connection) -> None:
+            entered.set()
+            assert held.wait(30)
+
+        async def told(name: str, work: Coroutine[Any, Any, object]) -> None:
+            await work
+            order.append(name)
+
+        first = store._open().writer.submit(hold)
+        await asyncio.to_thread(entered.wait, 30)
+        begins = [
+            told("new", store.create(NewRun(f"r{n}", b"", NewRow("opened", b""))))
+            for n in range(30)
+        ]
+        posts = [told("old", store.post("r", "input", b"x")) for _ in range(30)]
+        appends = [told("old", store.append(lease, [NewRow("said", b"x")]))]
+        tasks = [asyncio.ensure_future(each) for each in (*begins, *posts, *appends)]
+        await asyncio.sleep(0)
+        held.set()
+        await first
+        await asyncio.gather(*tasks)
+        last = max(at for at, name in enumerate(order) if name == "old")
+        assert 1 <= order[:last].count("new") <= 5, order
+        assert len(order) == 61
+
+    asyncio.run(main())

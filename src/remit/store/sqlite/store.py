@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -56,7 +56,7 @@ from remit.store.sqlite.liveness import Presence, clear_away, is_gone
 from remit.store.sqlite.names import sought, sought_all
 from remit.store.sqlite.place import Place
 from remit.store.sqlite.schema import check, migrate
-from remit.store.sqlite.writer import Writer, ended
+from remit.store.sqlite.writer import Comes, Writer, ended
 from remit.store.watching import watched
 from remit.store.whole import check_named, since
 
@@ -113,7 +113,9 @@ class SqliteStore:
     async def create(self, run: NewRun) -> bool | NotNext:
         opening = self._open()
         return await self._keeping(
-            run.artifacts, lambda c: acts.create(c, self._chain, run, lambda w: opening.lives(c, w))
+            run.artifacts,
+            lambda c: acts.create(c, self._chain, run, lambda w: opening.lives(c, w)),
+            Comes.NEW,
         )
 
     async def info(self, run_id: str) -> RunInfo | None:
@@ -123,7 +125,8 @@ class SqliteStore:
     async def acquire(self, run_id: str, owner: str) -> Lease | Held | Superseded:
         opening = self._open()
         return await self._do(
-            lambda c: acts.acquire(c, run_id, owner, opening.worker, lambda w: opening.lives(c, w))
+            lambda c: acts.acquire(c, run_id, owner, opening.worker, lambda w: opening.lives(c, w)),
+            Comes.TAKING_UP,
         )
 
     async def read(self, run_id: str, after: int = -1) -> Sequence[StoredRow]:
@@ -358,8 +361,8 @@ class SqliteStore:
                 )
             return opening
 
-    async def _do(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._open().do(act)
+    async def _do(self, act: Callable[[sqlite3.Connection], T], comes: Comes = Comes.AT_ONCE) -> T:
+        return await ended(self._open().writer.submit(act, comes))
 
     async def _read(self, act: Callable[[sqlite3.Connection], T]) -> T:
         return await self._open().read(act)
@@ -370,13 +373,19 @@ class SqliteStore:
     async def _all(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         return await self._read(lambda c: c.execute(query, sought_all(values)).fetchall())
 
-    async def _keeping(
-        self, artifacts: Sequence[Artifact], act: Callable[[sqlite3.Connection], T]
-    ) -> T:
+    def _keeping(
+        self,
+        artifacts: Sequence[Artifact],
+        act: Callable[[sqlite3.Connection], T],
+        comes: Comes = Comes.AT_ONCE,
+    ) -> Coroutine[Any, Any, T]:
         """Do what names these artifacts, with what is too large for a row written before."""
         large = [each for each in artifacts if len(each.data) > INLINE_BYTES]
-        if not large:
-            return await self._do(act)
+        return self._do(act, comes) if not large else self._beside(large, act, comes)
+
+    async def _beside(
+        self, large: Sequence[Artifact], act: Callable[[sqlite3.Connection], T], comes: Comes
+    ) -> T:
         opening = self._open()
         for artifact in large:
             try:
@@ -389,7 +398,7 @@ class SqliteStore:
                 self._files.write(artifact)
             return act(connection)
 
-        return await self._do(still_there)
+        return await self._do(still_there, comes)
 
 
 class _Opening:
