@@ -125,6 +125,25 @@ def test_equal_calls_of_one_turn_are_no_repetition() -> None:
     assert nudges(outcome) == []
 
 
+def test_it_does_not_count_how_often_or_in_which_order_a_turn_asks_for_the_same() -> None:
+    """L7: what a step did is the set of its calls and their results."""
+    turns: list[Turn] = [LOOK, LOOK * 3, [*LOOK, *LOOK]]
+    outcome, _ = spin(turns, [ls])
+    assert outcome.reason is Reason.STALLED
+    assert outcome.steps == END_AT
+    both: list[Turn] = [[*LOOK, *OTHER], [*OTHER, *LOOK, *OTHER]]
+    outcome, _ = spin(both, [ls])
+    assert outcome.reason is Reason.STALLED
+    assert outcome.steps == END_AT
+
+
+def test_equal_calls_of_one_turn_with_other_results_are_news() -> None:
+    """L7: of a turn that reads the same twice, either result counts."""
+    outcome, _ = spin([[("poll", {"job": "7"})] * 2], [ticker(polling=False)], give_up_at=15)
+    assert outcome.completed
+    assert nudges(outcome) == []
+
+
 def test_something_new_resets_the_count_and_a_new_stall_is_told_again() -> None:
     """L7: what was told about one stall is not held back from the next."""
     turns = [LOOK, LOOK, LOOK, OTHER, THIRD, THIRD, THIRD, OTHER]

@@ -39,7 +39,8 @@ class Calibration:
         if newest is not None:
             self._estimated += estimated - newest[0]
             self._reported += reported - newest[1]
-            self.density = min(MOST, max(LEAST, self._reported / self._estimated))
+            density = self._reported / self._estimated
+            self.density = LEAST if density < LEAST else min(density, MOST)
         return self.density
 
     def interrupt(self) -> None:

@@ -79,12 +79,13 @@ class Excerpt(msgspec.Struct, frozen=True, gc=False):
     @property
     def text(self) -> str:
         """What the model gets: the parts, and the way to what is missing."""
-        missing = self.total - self.shown
+        shown = self.shown
+        missing = self.total - shown
         if self.form == "json":
-            return _frame(self, self.shown, missing)
+            return _frame(self, shown, missing)
         if self.form == "page":
             return f"{self.head}{_page_end(self, missing)}"
-        return f"{self.head}{_marker(self, self.shown, missing)}{self.tail}"
+        return f"{self.head}{_marker(self, shown, missing)}{self.tail}"
 
     def within(self, limit: int) -> Excerpt:
         """The same with less shown, so that `text` has at most `limit` characters.

@@ -288,6 +288,8 @@ def _reread(result: ToolResult, reads: Reads, artifacts: list[Artifact]) -> Tool
 
 def handles_of(shown: Keeps) -> tuple[str, ...]:
     """Every artifact that the content refers to, once."""
+    if len(shown.kept) == 1 and not shown.artifacts:
+        return (shown.kept[0].artifact,)
     return tuple(dict.fromkeys([*[kept.artifact for kept in shown.kept], *shown.artifacts]))
 
 
@@ -452,11 +454,13 @@ def restored_block(kept: Kept, artifact: Artifact) -> ResultContent:
     if kept.form == "media":
         return Media(kept.media_type, data, kept.name)
     head, tail = data[start : start + kept.head], data[len(data) - kept.tail :]
-    if not (head.isascii() and tail.isascii()):
+    try:
+        begin, end = head.decode("ascii"), tail.decode("ascii")
+    except UnicodeDecodeError:
         # A character takes at most 4 bytes. What is cut apart at the far end is not asked for.
         head, tail = data[start : start + 4 * kept.head], data[-4 * kept.tail :]
-    begin = head.decode(errors="ignore")[: kept.head]
-    end = tail.decode(errors="ignore")[-kept.tail :] if kept.tail else ""
+        begin = head.decode(errors="ignore")[: kept.head]
+        end = tail.decode(errors="ignore")[-kept.tail :] if kept.tail else ""
     return Text(_composed(kept, kept.form, begin, end).text)
 
 

@@ -127,6 +127,11 @@ class Answering:
         self._answered: Message | None = None
 
     @property
+    def is_open(self) -> bool:
+        """Whether a slot has no result yet."""
+        return None in [slot.result for slot in self.slots]
+
+    @property
     def open(self) -> tuple[Slot, ...]:
         """The slots without a result, in call order."""
         return tuple([slot for slot in self.slots if slot.result is None])

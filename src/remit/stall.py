@@ -30,9 +30,10 @@ class Stall:
 
     def observe(self, signature: object) -> None:
         """Take in what one step did. Signatures are compared and not hashed: long results stand in them."""
-        recent = [self._tail[-n] for n in range(1, min(LONGEST_CYCLE, len(self._tail)) + 1)]
+        recent = self._tail[-LONGEST_CYCLE:]
         self._tail.append(signature)
-        del self._tail[: -LONGEST_CYCLE * END_AT]
+        if len(self._tail) > LONGEST_CYCLE * END_AT:
+            del self._tail[0]
         if signature not in recent:
             self.repetitions = 1
             return

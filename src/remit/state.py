@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import insort
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -479,7 +479,7 @@ class RunState:
     def call(self, tool_use_id: str) -> CallState:
         """The call of the open turn with this id. Errors: `JournalError`."""
         for call in self.calls:
-            if call.use.id == tool_use_id:
+            if call.slot.use.id == tool_use_id:
                 return call
         raise JournalError(f"no call {tool_use_id!r} is open in run {self.run_id!r}")
 
@@ -685,7 +685,8 @@ class RunState:
             ]
         )
         for call in self.calls:
-            self._keep_to_this_run(call)
+            if call.repeats:
+                self._keep_to_this_run(call)
 
     def _keep_to_this_run(self, call: CallState) -> None:
         """A repeat has an earlier run's key; what a view says of one that waits is about this run."""
@@ -732,7 +733,8 @@ class RunState:
             artifacts=handles_of(row) if row.kept or row.artifacts else (),
         )
         call.result = row
-        self._trim(row.trims)
+        if row.trims:
+            self._trim(row.trims)
         self._charge(row.spent, row.children, row.overshoot)
         if row.denied is not None and self.denied is None:
             self.denied = Limit.parse(row.denied)
@@ -743,7 +745,7 @@ class RunState:
             self._ends = True
         if row.polling:
             self._polling[row.tool_use_id] = None
-        if self.answering is not None and not self.answering.open:
+        if self.answering is not None and not self.answering.is_open:
             self._close_turn(self.answering)
 
     def _trim(self, trims: Iterable[Trim]) -> None:
@@ -754,13 +756,17 @@ class RunState:
 
     def _close_turn(self, answering: Answering) -> None:
         answering.close()
-        did = _signature([call for call in self.calls if call.use.id not in self._polling])
-        if did:
+        polling = self._polling
+        did = _signature(
+            [call for call in self.calls if call.use.id not in polling] if polling else self.calls
+        )
+        if did is not None:
             self.stall.observe(did)
         self.answered = True
         if self._ends or self.invalids:
             self._hand_in()
-        self._polling.clear()
+        if polling:
+            polling.clear()
         self.answering = None
         self.calls = ()
         if self.unsaid:
@@ -846,30 +852,31 @@ def tools_own(content: Iterable[ResultContent], words: str) -> str:
     return "".join(texts)
 
 
-def _signature(calls: Iterable[CallState]) -> Mapping[tuple[str, str], object]:
+def _signature(calls: Sequence[CallState]) -> object:
     """What these did, equal where they did the same: the set of their (tool, arguments, result).
 
-    Shape: the result by tool and arguments; a set of them where equal calls had several. One alone is not hashed.
+    Shape: what was called and what came of it; by that where several calls were not the same, a set of results where
+    equal ones had several. A result alone is not hashed. None where there are none.
     """
+    if len(calls) == 1:
+        return _did(calls[0])
     did: dict[tuple[str, str], object] = {}
     for call in calls:
-        what, came = (call.use.name, _identity(call)), _result_identity(call.slot)
+        what, came = _did(call)
         known = did.setdefault(what, came)
         if isinstance(known, frozenset):
             did[what] = known | {came}
         elif known is not came and known != came:
             did[what] = frozenset((known, came))
-    return did
+    return next(iter(did.items()), None) if len(did) < 2 else did
 
 
-def _identity(call: CallState) -> str:
-    """The same for equal arguments, however they were written."""
-    return call.use.arguments if call.key is None else call.key.split(":")[-2]
+def _did(call: CallState) -> tuple[tuple[str, str], object]:
+    use, result = call.slot.use, call.slot.result
+    # The same for equal arguments, however they were written.
+    arguments = use.arguments if call.key is None else call.key.rsplit(":", 2)[-2]
+    return (use.name, arguments), None if result is None else (result.content, result.status)
 
 
 def _text_of(call: CallState) -> str:
     return "" if call.slot.result is None else call.slot.result.text
-
-
-def _result_identity(slot: Slot) -> tuple[tuple[ResultContent, ...], Status] | None:
-    return None if slot.result is None else (slot.result.content, slot.result.status)

@@ -433,14 +433,14 @@ class Transcript:
         self._owed = tuple(owed)
 
     def _remember(self, key: str, status: Status) -> None:
+        if status is Status.OK and not self._doubts:
+            return  # nothing that it could put an end to
         match status:
             case Status.NOT_STARTED:
                 self._pending_keys.append(key)
             case Status.REFUSED:
                 pass  # no body was entered: an older doubt about the same key is as open as before
             case Status.UNKNOWN | Status.OK | Status.ERROR:
-                if not self._doubts and status is not Status.UNKNOWN:
-                    return  # nothing that it could put an end to
                 called = _identity(key)
                 if called is None:
                     return

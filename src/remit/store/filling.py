@@ -32,11 +32,15 @@ async def fill(store: Journal, run_id: str, row: RowT) -> RowT:
 
 async def fill_all(store: Journal, run_id: str, rows: Sequence[Row]) -> Sequence[Row]:
     """Rows that were read, in order; what they name is fetched in few turns. Errors: as `fill`."""
-    kept = [each for row in rows for each in kept_by(row)]
+    kept = {at: kept for at, row in enumerate(rows) if (kept := kept_by(row))}
     if not kept:
         return rows
-    block_of = (await _blocks(store, run_id, kept)).__getitem__
-    return [filled(row, block_of) for row in rows]
+    wanted = [each for of_row in kept.values() for each in of_row]
+    block_of = (await _blocks(store, run_id, wanted)).__getitem__
+    made = list(rows)
+    for at in kept:
+        made[at] = filled(made[at], block_of)
+    return made
 
 
 async def _blocks(
