@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -32,6 +33,7 @@ from remit.rows import Granted
 from remit.store.base import Journal
 from remit.store.grants import Grant, Matches, arguments_from_json, arguments_to_json
 from remit.testing import run_virtual
+from remit.workers import ThreadWorkers
 
 ANY = re.compile(".*", re.DOTALL)
 
@@ -284,12 +286,14 @@ def test_a_run_that_broke_off_asks_again_whether_the_grant_still_counts(tmp_path
         async def veto(_: object) -> None:
             await broken.wait()
 
-        broken = asyncio.Event()
-        guarded = support.replace(guards=(veto,))
+        def judge(_: object) -> Allow:
+            judged.set()
+            return Allow()
+
+        broken, judged = asyncio.Event(), asyncio.Event()
+        guarded = support.replace(guards=(veto,), policy=judge)
         async with guarded.stream("go", run_id="r", deps=deps) as live:
-            async for event in live:
-                if event.kind == "granted":
-                    break
+            await judged.wait()
             await live.detach()
         assert deps == []
         await support.revoke(given.id)
@@ -298,6 +302,216 @@ def test_a_run_that_broke_off_asks_again_whether_the_grant_still_counts(tmp_path
         file.close()
 
     asyncio.run(main())
+
+
+@remit.tool(effect="idempotent", resource="till")
+async def count(call: Call[list[str]]) -> str:
+    """Count the till, for a while."""
+    call.deps.append("counting")
+    await asyncio.sleep(40)
+    return "counted"
+
+
+@remit.tool(effect="confirm", resource="till", timeout=600)
+async def pay(amount: int, call: Call[list[str]]) -> str:
+    """Pay out of the till."""
+    call.deps.append("paid")
+    return f"paid {amount}"
+
+
+BEHIND = calls(("count", {}), ("pay", {"amount": 5}))
+"""A payment that stays behind another call for 40 seconds."""
+
+
+def test_a_grant_that_is_over_before_the_call_begins_does_not_let_it_begin() -> None:
+    """E9, E5: behind a sibling a grant of 10 s is none after 40 s; a person is asked, as if there had been none."""
+
+    async def main() -> None:
+        support, deps = desk(BEHIND, [count, pay]), list[str]()
+        await support.grant("pay", arguments={"amount": 5}, expires=10, by="dana")
+        outcome, events = await watched(support, "go", run_id="r", deps=deps)
+        assert outcome.reason is Reason.WAITING
+        assert deps == ["counting"]
+        assert not [event for event in events if event.kind == "granted"]
+        assert not [row for row in await rows(support, "r") if isinstance(row, Granted)]
+        await support.decide(outcome.pending[0].token, approve=True, by="erin")
+        outcome = await support.resume("r", deps=deps)
+        assert statuses(outcome) == ["ok", "ok"]
+        assert deps == ["counting", "paid"]
+
+    run_virtual(main())
+
+
+def test_a_grant_that_another_process_revokes_meanwhile_does_not_let_the_call_begin(
+    tmp_path: Path,
+) -> None:
+    """E9, E5: whoever takes a grant back while the call waits for its turn has it put before a person."""
+
+    async def main() -> None:
+        file, elsewhere = SqliteStore(tmp_path / "runs.db"), SqliteStore(tmp_path / "runs.db")
+        counting, counted = asyncio.Event(), asyncio.Event()
+
+        @remit.tool(name="count", effect="idempotent", resource="till")
+        async def slowly() -> str:
+            """Count the till."""
+            counting.set()
+            await counted.wait()
+            return "counted"
+
+        support, deps = desk(BEHIND, [slowly, pay], store=file), list[str]()
+        given = await support.grant("pay", arguments={"amount": 5}, expires=600, by="dana")
+        run = asyncio.create_task(support.run("go", run_id="r", deps=deps))
+        await counting.wait()
+        assert await support.replace(store=elsewhere).revoke(given.id)
+        counted.set()
+        outcome = await run
+        assert outcome.reason is Reason.WAITING
+        assert statuses(outcome) == ["ok", "not_started"]
+        assert deps == []
+        file.close()
+        elsewhere.close()
+
+    asyncio.run(main())
+
+
+class RevokedInTime(MemoryStore):
+    """Revokes every grant in the very transaction that makes a start durable."""
+
+    async def append(self, lease: Any, rows: Any, **options: Any) -> Any:
+        control = await super().append(lease, rows, **options)
+        if any(row.kind == "started" for row in rows):
+            for grant in await self.grants("desk"):
+                await self.revoke_grant(grant.id, at=datetime.now(UTC))
+        return control
+
+
+def test_a_grant_that_is_revoked_while_the_start_is_made_durable_enters_no_body() -> None:
+    """E9, E3: the start is taken back, nothing is in doubt, and a person is asked."""
+
+    async def main() -> None:
+        store = RevokedInTime()
+        support, deps = desk(ASKED, [refund], store=store), list[str]()
+        described = {"order": "1042", "amount": ANY}
+        await support.grant("refund", arguments=described, expires=60, by="dana")
+        outcome = await support.run("go", run_id="r", deps=deps)
+        assert outcome.reason is Reason.WAITING
+        assert statuses(outcome) == ["not_started"]
+        kinds = [row.kind for row in await rows(support, "r")]
+        assert kinds.index("started") < kinds.index("turned_back") < kinds.index("proposed")
+        assert outcome.spend.tree.calls == 0
+        await support.decide(outcome.pending[0].token, approve=True, by="erin")
+        outcome = await support.resume("r", deps=deps)
+        assert statuses(outcome) == ["ok"]
+        assert len(deps) == 1
+        assert outcome.spend.tree.calls == 1
+
+    run_virtual(main())
+
+
+def test_a_grant_that_is_over_when_a_thread_is_free_enters_no_body() -> None:
+    """E9, C6: a function that waits for a thread waits like any other."""
+
+    @remit.tool(name="count", effect="read")
+    def hold(call: Call[list[str]]) -> str:
+        """Hold the only thread."""
+        call.deps.append("holding")
+        held.wait(5)
+        return "held"
+
+    @remit.tool(name="pay", effect="confirm")
+    def pay_in_thread(amount: int, call: Call[list[str]]) -> str:
+        """Pay."""
+        call.deps.append("paid")
+        return "paid"
+
+    held = threading.Event()
+
+    async def main() -> None:
+        workers = ThreadWorkers(1)
+        runtime = remit.Runtime(workers=workers)
+        support = desk(BEHIND, [hold, pay_in_thread], runtime=runtime)
+        deps = list[str]()
+        await support.grant("pay", arguments={"amount": 5}, expires=0.5, by="dana")
+        run = asyncio.create_task(support.run("go", run_id="r", deps=deps))
+        await asyncio.sleep(1)
+        held.set()
+        outcome = await run
+        assert outcome.reason is Reason.WAITING
+        assert deps == ["holding"]
+        assert statuses(outcome) == ["ok", "not_started"]
+
+    asyncio.run(main())
+
+
+def test_another_grant_takes_the_place_of_one_that_is_over() -> None:
+    """E9: what counts is what stands when the call begins, and the journal names that."""
+
+    async def main() -> None:
+        support, deps = desk(BEHIND, [count, pay]), list[str]()
+        await support.grant("pay", arguments={"amount": 5}, expires=10, by="dana")
+        long = await support.grant("pay", arguments={"amount": ANY}, expires=100, by="erin")
+        outcome = await support.run("go", run_id="r", deps=deps)
+        assert statuses(outcome) == ["ok", "ok"]
+        [row] = [row for row in await rows(support, "r") if isinstance(row, Granted)]
+        assert (row.grant_id, row.by) == (long.id, "erin")
+
+    run_virtual(main())
+
+
+def test_the_policy_is_asked_again_about_a_call_that_waited_for_another() -> None:
+    """E5, case 67: what a sibling did meanwhile is part of what the policy judges, and a stricter answer counts."""
+
+    async def main(said_now: Allow | Refuse | Confirm) -> tuple[list[str], Any]:
+        deps, asked = list[str](), list[str]()
+
+        def judge(request: PolicyRequest) -> Allow | Refuse | Confirm:
+            asked.append(request.tool)
+            done = request.tool == "tag" and "counting" in deps
+            return said_now if done else Allow()
+
+        @remit.tool(name="tag", effect="idempotent", resource="till")
+        async def tag_till(call: Call[list[str]]) -> str:
+            """Tag the till."""
+            call.deps.append("tagged")
+            return "tagged"
+
+        model = calls(("count", {}), ("tag", {}))
+        support = desk(model, [count, tag_till], policy=judge)
+        outcome = await support.run("go", run_id="r", deps=deps)
+        assert asked[:3] == ["count", "tag", "tag"]
+        return deps, outcome
+
+    deps, outcome = run_virtual(main(Refuse("enough")))
+    assert deps == ["counting"]
+    assert statuses(outcome) == ["ok", "refused"]
+    deps, outcome = run_virtual(main(Confirm("again?")))
+    assert deps == ["counting"]
+    assert outcome.reason is Reason.WAITING
+    deps, outcome = run_virtual(main(Allow()))
+    assert deps == ["counting", "tagged"]
+
+
+def test_a_run_inside_that_was_granted_and_waits_goes_on_under_the_grant() -> None:
+    """E9, E1: the call around was let in before; how it stands is known, so nobody is asked about it anew."""
+
+    async def main() -> None:
+        inner = desk(ASKED, [refund], name="inner")
+        limits = remit.Limits(steps=5, tokens=100_000, seconds=600)
+        helper = inner.as_tool("helper", "Help.", limits=limits)
+        support = desk(
+            calls(("helper", {"task": "t"})), [helper], policy=lambda request: Confirm("help?")
+        )
+        deps = list[str]()
+        await support.grant("helper", arguments={"task": ANY}, expires=600, by="dana")
+        waiting = await support.run("go", run_id="r", deps=deps)
+        [inside] = waiting.pending
+        assert inside.tool == "refund"
+        await support.decide(inside.token, approve=True, by="erin")
+        outcome = await support.resume("r", deps=deps)
+        assert outcome.completed
+        assert len(deps) == 1
+
+    run_virtual(main())
 
 
 @pytest.mark.parametrize(

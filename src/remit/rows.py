@@ -61,6 +61,7 @@ __all__ = [
     "Started",
     "Supplied",
     "Trim",
+    "TurnedBack",
     "Vetoed",
     "Withdrawn",
     "content_from_json",
@@ -167,6 +168,13 @@ class Started(_Recorded, frozen=True):
     usd: Decimal = Decimal(0)
     """What its tool declares that a call costs, and so below."""
     tokens: int = 0
+
+
+class TurnedBack(_Recorded, frozen=True):
+    """A call whose start is on record was turned back after all: no body was entered."""
+
+    kind: ClassVar[str] = "turned_back"
+    tool_use_id: str
 
 
 class Trim(_Recorded, frozen=True):
@@ -447,6 +455,7 @@ Row: TypeAlias = (
     Opened
     | Replied
     | Started
+    | TurnedBack
     | Settled
     | Proposed
     | Questioned
@@ -475,6 +484,7 @@ _READERS: dict[str, msgspec.json.Decoder[Row]] = {
         Opened,
         Replied,
         Started,
+        TurnedBack,
         Settled,
         Proposed,
         Questioned,

@@ -48,6 +48,10 @@ class Slot:
         """Say that a body is about to be entered."""
         self._started = True
 
+    def turn_back(self) -> None:
+        """Say that it was not entered after all."""
+        self._started = False
+
     def settle(
         self,
         content: tuple[ResultContent, ...],

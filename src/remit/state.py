@@ -47,6 +47,7 @@ from remit.rows import (
     Started,
     Supplied,
     Trim,
+    TurnedBack,
     Vetoed,
     Withdrawn,
 )
@@ -161,7 +162,7 @@ class CallState:
         """The decision that put the host's own arguments in place of the model's. It stands whatever is decided
         after it: what is proposed anew is the call as edited."""
         self.grant: Granted | None = None
-        """What let it run in place of a decision. It counted when it was asked: whoever resumes asks again."""
+        """What let it begin in place of a decision."""
         self.under_way = False
         """It was started, and no row says that this came to an end."""
         self.question: Questioned | None = None
@@ -509,6 +510,10 @@ class RunState:
                 call.awaits = None
                 call.slot.key = call.key
                 call.slot.begin()
+            case TurnedBack():
+                call = self.call(row.tool_use_id)
+                call.started, call.under_way, call.grant = None, False, None
+                call.slot.turn_back()
             case Settled():
                 self._settled(row)
             case Noted():

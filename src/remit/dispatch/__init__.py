@@ -1,8 +1,10 @@
 """The actor that answers calls: one gate, a pure schedule, supervised bodies, a result for each.
 
 gate        the way of one call, in its fixed order
+clearance   filters, policy, approval or grant: what lets a call in, when it is judged and when it begins
 approval    proposals and the decisions that cover a call
 outside     questions of a body, and calls that are executed elsewhere
+standing    the standing grants that cover a call
 person      what a call waits for, as others see it; asking somebody in process
 execution   entering the function: nothing else in remit does
 early       reads that begin while their reply is still written

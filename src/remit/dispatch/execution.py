@@ -64,8 +64,10 @@ class Execution:
         "_step",
         "_tool",
         "_until",
+        "came_too_late",
         "carried_out",
         "entered",
+        "enters_by",
         "in_doubt",
         "overshoot",
         "path",
@@ -109,6 +111,10 @@ class Execution:
         """A wrapper cut it short, so that it may have taken effect."""
         self.overshoot = ZERO
         """What it charged beyond what was reserved for it, once the account is closed."""
+        self.enters_by: float | None = None
+        """When what lets it in is over, on the event loop's clock; None where it does not end."""
+        self.came_too_late = False
+        """It was over when the function was about to be entered, for instance in a thread that it waited for."""
         self._frame = Frame(
             key=call.key or "",
             caller=f"{run.state.run_id}:{call.use.id}",
@@ -207,6 +213,10 @@ class Execution:
             # A halt may have come before the first step of the task, or before the thread got there; and a
             # process that was stopped meanwhile may have lost the run, which the next commit finds out.
             if self._halt.cause is not None or not self._run.record.is_held:
+                raise asyncio.CancelledError
+            until = self.enters_by
+            if until is not None and not self.entered and self._run.loop.time() >= until:
+                self.came_too_late = True
                 raise asyncio.CancelledError
             self.entered = True
             return bound()

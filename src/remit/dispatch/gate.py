@@ -9,7 +9,6 @@ its reply was still written, withholds its result until the reply turns out to b
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -18,8 +17,8 @@ import msgspec
 from remit.amounts import NOTHING, ZERO, Amount, Bill, Totals
 from remit.bodies import Ended
 from remit.budget import Exhausted, Reservation
-from remit.canonical import arguments_hash, canonical
-from remit.dispatch.approval import approved, edited_from, propose, wanted_by
+from remit.canonical import arguments_hash
+from remit.dispatch.clearance import Clearance
 from remit.dispatch.execution import Execution
 from remit.dispatch.outside import come_back, hand_out, missed, put_question
 from remit.dispatch.person import ask_person
@@ -34,30 +33,26 @@ from remit.dispatch.results import (
     said,
     unknown,
 )
-from remit.dispatch.standing import granted
 from remit.dispatch.telling import edited_words, told, told_of_lost_run
 from remit.late import STILL_RUNNING, LateOutcome, known_late
 from remit.means import limit_of
 from remit.messages import Status
 from remit.outcome import Outcome, Reason
-from remit.pending import Allow, Confirm, Policy, PolicyRequest, Refuse, Verdict
 from remit.preview import preview, preview_of
 from remit.resources import PROCESS, Path
-from remit.rows import Awaits, Ends, Settled
+from remit.rows import Awaits, Ends, Settled, TurnedBack
 from remit.run import Run
 from remit.schedule import Footprint, shares
 from remit.shown import RESULT_TOKENS
 from remit.state import CallState, Limit
 from remit.supervise import Ending, Halt, Raised, Returned, arrived, contained, give_up
-from remit.tools import Arguments, BadArguments, Effect, Tool
+from remit.tools import BadArguments, Effect, Tool
 from remit.tools.question import MAX_QUESTIONS, Interruption
 
 __all__ = ["MAX_CALLS", "Passage", "price_of"]
 
 MAX_CALLS = 128
 """Calls of one turn that run; the others are answered "not run" (L1)."""
-MAX_PLAIN_CHARS = 1_000
-"""Of the arguments that stand in for a summary that failed."""
 
 
 def price_of(tool: Tool[..., Any]) -> Amount:
@@ -70,20 +65,20 @@ class Passage:
 
     __slots__ = (
         "_arguments",
-        "_as_edited",
         "_asked_at",
         "_bad",
         "_begun",
+        "_clearance",
         "_denied",
         "_execution",
         "_fits",
-        "_granted",
         "_halt",
         "_reserved",
         "_run_until",
         "_stays_open",
         "_tool",
-        "_verdict",
+        "_turned_back",
+        "_waited",
         "_whose_time",
         "_withheld",
         "after",
@@ -115,11 +110,10 @@ class Passage:
         self.until = self._asked_at
         """When it is cut: its own ceiling, waiting included, never past the run's."""
         self._whose_time = run.config.name
-        self._verdict: Verdict = Allow()
-        self._granted = False
-        """A standing grant covers it."""
-        self._as_edited = False
-        """The policy says of what was shown what it said then: an edit of that is approved as edited."""
+        self._waited = False
+        """Others were waited for since it was judged: the filters and the policy may say something else now."""
+        self._turned_back = False
+        """What let it in was over before it began: it is judged anew."""
         self._reserved: Reservation | None = None
         self._execution: Execution | None = None
         self.judged: asyncio.Future[bool] | None = None
@@ -135,6 +129,7 @@ class Passage:
         self._bad = prepared if isinstance(prepared, BadArguments) else None
         if isinstance(prepared, tuple):
             self._tool, self._arguments = prepared
+            self._clearance = Clearance(self.run, self.call, *prepared)
             self._count_from_here()
 
     def _count_from_here(self) -> None:
@@ -226,20 +221,18 @@ class Passage:
             await self.run.hear(poll=True)  # nobody can answer now; somebody may have just before
             if self.turned_away():
                 return
-        if not await self._is_available():
-            return
-        await self._ask_policy()
-        if self._halt.cause is not None:
-            self._stay_out()
+        if not await self._judged():
             return
         doubtful = self.call.repeats or self.call.started is not None
-        if self.result is None and doubtful and self._tool.effect is not Effect.READ:
+        if doubtful and self._tool.effect is not Effect.READ:
             await self._resolve_doubt()
-        if self.result is None and not self._withheld and self._unapproved is not None:
-            self._granted = await granted(self.run, self.call, self._tool, self._arguments)
-        wanted = None if self._halt.cause is not None else self._unapproved
-        if self.result is None and wanted is not None and not self._proposed(wanted):
-            await self._propose(wanted)
+        clearance = self._clearance
+        if self.result is not None or self._withheld or clearance.lacks is None:
+            return
+        await clearance.look_for_grant()
+        wanted = None if self._halt.cause is not None else clearance.lacks
+        if wanted is not None and not clearance.is_proposed(wanted):
+            await clearance.propose(wanted, self._ask)
 
     async def _take_back(self) -> None:
         """Settle a call that was handed out: with what came back, or without."""
@@ -249,62 +242,16 @@ class Passage:
         back = await come_back(self.run, call, tool, halt=self._halt)
         self._settle(missed(call) if back is None else back)
 
-    async def _is_available(self) -> bool:
-        """Whether every filter that let the tool into the list lets it be called (C8)."""
-        for condition in self._tool.conditions:
-            ending = await self._ask(condition, f"filter {self._tool.name}")
-            if ending is None:
-                self._stay_out()
-                return False
-            if not (isinstance(ending, Returned) and ending.value is True):
-                self._settle(
-                    said(f"Not run: {self._tool.name} is not available now.", Status.REFUSED)
-                )
-                return False
-        return True
-
-    async def _ask_policy(self) -> None:
-        policy = self.run.config.policy
-        if policy is None:
-            return
-        verdict = await self._judged(policy, self._arguments)
-        if verdict is None:
+    async def _judged(self) -> bool:
+        """Ask the filters and the policy. False where the call goes no further for what they say, or did not."""
+        in_time = await self._clearance.judge(self._ask)
+        if self._clearance.refused is not None:
+            self._settle(self._clearance.refused)
+        elif not in_time or self._halt.cause is not None:
             self._stay_out()
-            return
-        self._verdict = verdict
-        if isinstance(verdict, Refuse):
-            self._settle(said(f"Refused by policy: {verdict.why}", Status.REFUSED))
-            return
-        shown = edited_from(self.call, wanted_by(self._tool, verdict))
-        if shown is not None:
-            self._as_edited = await self._says_as_before(policy, shown)
-
-    async def _says_as_before(self, policy: Policy, shown: str) -> bool:
-        """Whether the policy says of what was put up for decision what it said then."""
-        prepared, proposal = self.run.prepare(self.call.use, shown), self.call.proposal
-        if not isinstance(prepared, tuple) or proposal is None:
-            return False
-        verdict = await self._judged(policy, prepared[1])
-        return verdict is not None and wanted_by(self._tool, verdict) == proposal.wanted_by
-
-    async def _judged(self, policy: Policy, arguments: Arguments) -> Verdict | None:
-        """What the policy says of a call with these arguments; None where it did not say in time."""
-        request = PolicyRequest(
-            tool=self._tool.name,
-            arguments=copy.deepcopy(arguments.given),  # what it changes must not run
-            effect=self._tool.effect,
-            deps=self.run.deps,
-            run_id=self.run.state.run_id,
-        )
-        match await self._ask(lambda: policy(request), "policy"):
-            case Returned(Allow() | Refuse() | Confirm() as verdict):
-                return verdict
-            case Returned(other):
-                return Refuse(f"it returned {type(other).__name__}, which is no verdict")
-            case Raised():
-                return Refuse("it could not be evaluated")
-            case None:
-                return None
+        else:
+            return True
+        return False
 
     async def _resolve_doubt(self) -> None:
         """A body was entered under this key before; find out what came of it (E3, E4)."""
@@ -338,66 +285,13 @@ class Passage:
         if self._halt.cause != "detached":
             self._settle(unknown(why))
 
-    # Approval
-
-    @property
-    def _unapproved(self) -> str | None:
-        """What wants an approval that is not there; None where nothing does."""
-        wanted = wanted_by(self._tool, self._verdict)
-        if wanted is None or self._granted:
-            return None
-        if approved(self.call, self._tool, wanted, as_edited=self._as_edited):
-            return None
-        return wanted
-
-    def _proposed(self, wanted: str) -> bool:
-        """Whether a proposal for just this is open, or may not be made yet."""
-        call = self.call
-        return self._withheld or (
-            call.proposal is not None
-            and call.proposal.wanted_by == wanted
-            and call.open_at(self.run.clock.utc())
-        )
-
-    async def _propose(self, wanted: str) -> None:
-        propose(
-            self.run,
-            self.call,
-            self._tool,
-            self._arguments,
-            wanted=wanted,
-            summary=await self._summary(),
-        )
-
-    async def _summary(self) -> str:
-        """What the person who decides is shown; it says so where an equal call is in doubt."""
-        if isinstance(self._verdict, Confirm):
-            text = self._verdict.summary
-        else:
-            text = await self._call_in_words()
-        if self.call.repeats:
-            text += " (An equal call may already have taken effect: its outcome is unknown.)"
-        return text
-
-    async def _call_in_words(self) -> str:
-        # The summary gets arguments of its own: what it changes must not run.
-        read = self._tool.read_arguments(self.call.arguments)
-        shown = read if isinstance(read, Arguments) else self._arguments
-        ending = await self._ask(
-            lambda: self._tool.summarise(self._tool.shown(shown)),
-            f"summary {self._tool.name}",
-        )
-        plain = canonical(self._tool.masked(self._arguments.given))
-        plain = f"{self._tool.name}({plain})"[:MAX_PLAIN_CHARS]
-        return ending.value if isinstance(ending, Returned) else plain
-
     # The budget
 
     def admit(self) -> bool:
         """Let the call in, in call order. False where it was settled, or waits for somebody else."""
         if self._asks_first:
             return True
-        if self._unapproved is not None:
+        if self._lacks_approval:
             return self.run.confirm is not None and not self._withheld
         return self._reserve()
 
@@ -405,6 +299,10 @@ class Passage:
     def _asks_first(self) -> bool:
         """Its body has a question that somebody in process can answer now."""
         return self.call.ask_again and self.call.question is not None
+
+    @property
+    def _lacks_approval(self) -> bool:
+        return self._clearance.lacks is not None
 
     def _reserve(self) -> bool:
         """Take what the call needs from every account up to the root."""
@@ -441,14 +339,15 @@ class Passage:
     async def _carry(self) -> None:
         decided_first = [earlier for earlier in self.after if earlier.undecided]
         asks_first = self._asks_first
-        self.undecided = asks_first or self._unapproved is not None or bool(decided_first)
-        while asks_first or self._unapproved is not None:
+        self.undecided = asks_first or self._lacks_approval or bool(decided_first)
+        while asks_first or self._lacks_approval:
             if not await self._ask_somebody():
                 return
             asks_first = False
         for earlier in self.after:
             # A person may think for longer than this call may take; it counts from then (E6).
             until = None if earlier in decided_first else self.until
+            self._waited |= not earlier.finished.done()
             if not await arrived(earlier.finished, until=until, halt=self._halt):
                 self._stay_out()
                 return
@@ -474,7 +373,7 @@ class Passage:
         if self.turned_away():
             return False
         await self.consult()
-        return self.result is None and (self._unapproved is not None or self._reserve())
+        return self.result is None and (self._lacks_approval or self._reserve())
 
     async def _remember(self) -> None:
         """Equal deterministic calls of a run share one execution."""
@@ -492,6 +391,7 @@ class Passage:
         if row is not None:
             return as_shown(row, row.status)
         first = self.run.remembering.get(name)
+        self._waited |= first is not None
         if first is None or not await arrived(first.finished, until=self.until, halt=self._halt):
             return None
         result = first.result
@@ -521,13 +421,14 @@ class Passage:
         )
         try:
             if claim.future is not None:
+                self._waited = True
                 await arrived(claim.future, until=self.until, halt=self._halt)
             ended = await self._run(execution) if claim.granted else None
         finally:
             claim.release()
         if ended is not None:
             await self._conclude(ended, execution)
-        elif self.result is None:
+        elif self.result is None and not self._turned_back:
             self._stay_out()
         lasting = self._tool.effect is not Effect.READ or self.call.question is not None
         if lasting and run.state.calls:
@@ -536,17 +437,21 @@ class Passage:
     async def _hand_out(self) -> None:
         """Hand the call out once its turn has come; what holds its resources elsewhere is not known here."""
         run, footprint = self.run, self.footprint
-        summary = await self._call_in_words()
+        summary = await self._clearance.in_words(self._ask)
         claim = PROCESS.request(
             footprint.resources or (), exclusive=footprint.writes, path=Path(run.path)
         )
         try:
             if claim.future is not None:
+                self._waited = True
                 await arrived(claim.future, until=self.until, halt=self._halt)
+            if claim.granted and not await self._still_let_in():
+                return
             in_time = self._halt.cause is None and run.loop.time() < self.until
             if not (claim.granted and in_time):
                 self._stay_out()
                 return
+            self._clearance.record_grant()
             now = run.clock.utc()
             await hand_out(
                 run,
@@ -570,6 +475,7 @@ class Passage:
         """Effects wait for every guard that can veto them (case 33)."""
         if not self.run.guards.open and self._halt.cause is None:
             return True
+        self._waited = True
         if await self.run.guards.passed(until=self.until, halt=self._halt):
             return True
         self._stay_out()
@@ -582,18 +488,43 @@ class Passage:
             kind = type(failed.error).__name__
             self._settle(said(f"Error: a value of the host is missing ({kind}).", Status.ERROR))
             return None
+        if not await self._still_let_in():
+            return None
+        clearance = self._clearance
+        clearance.record_grant()
+        until = None if self._begun else clearance.granted_until
+        if until is not None:
+            left = (until - self.run.clock.utc()).total_seconds()
+            execution.enters_by = self.run.loop.time() + left
         if self._halt.cause is None and execution.leaves_a_trace:
             await execution.start()
+            if until is not None and not await clearance.still_holds():
+                self._turn_back()  # it was revoked while the start was made durable
+                return None
         if self._halt.cause is not None or self.run.loop.time() >= self.until:
             return None
         return await execution.enter()
+
+    async def _still_let_in(self) -> bool:
+        """Whether what let it in still does, now that it is about to begin; else it is settled, or judged anew."""
+        if self._waited and self.must_consult and not await self._judged():
+            return False
+        self._turned_back = not await self._clearance.still_holds()
+        return not self._turned_back
+
+    def _turn_back(self) -> None:
+        """It was about to begin, and what let it in is over: no body was entered, and it is judged anew."""
+        self._turned_back = True
+        self.run.record.write(TurnedBack(self.call.use.id))
 
     # The result
 
     async def _conclude(self, ended: Ended, execution: Execution) -> None:
         """Turn the end of a body into the result of its call."""
         ending = ended.ending
-        if ending is None and not ended.entered:
+        if execution.came_too_late:
+            self._turn_back()
+        elif ending is None and not ended.entered:
             self._stay_out("no worker was free" if ended.cut is None else None)
         elif ending is None:
             self._abandon(ended)
