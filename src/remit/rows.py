@@ -509,7 +509,9 @@ _READERS: dict[str, msgspec.json.Decoder[Row]] = {
 }
 _encoder = msgspec.json.Encoder()
 
-_REFERRING = frozenset({Settled, Late, Parked})
+_SHOWING = (Settled, Late)
+_TRIMMING = (Settled, Parked)
+_REFERRING = frozenset({*_SHOWING, *_TRIMMING})
 """The rows that may keep references."""
 
 RowT = TypeVar("RowT", bound=Row)
@@ -551,9 +553,9 @@ def kept_by(row: Row) -> tuple[Kept, ...]:
     """What `filled` will ask for."""
     kept: tuple[Kept, ...] = ()
     if type(row) in _REFERRING:
-        if isinstance(row, Settled | Late):
+        if isinstance(row, _SHOWING):
             kept = row.kept
-        if isinstance(row, Settled | Parked):
+        if isinstance(row, _TRIMMING):
             for trim in row.trims:
                 kept += trim.kept
     return kept
@@ -563,9 +565,9 @@ def _changed(row: RowT, change: _Change) -> RowT:
     """The row with its content changed, and that of its trims; itself where nothing is kept."""
     if type(row) not in _REFERRING:
         return row
-    if isinstance(row, Settled | Late) and row.kept:
+    if isinstance(row, _SHOWING) and row.kept:
         row = msgspec.structs.replace(row, content=change(row.content, row.kept))
-    if isinstance(row, Settled | Parked) and row.trims:
+    if isinstance(row, _TRIMMING) and row.trims:
         trims = [
             msgspec.structs.replace(trim, content=change(trim.content, trim.kept))
             for trim in row.trims

@@ -140,7 +140,14 @@ def well_formed(text: str) -> str:
 
 def presentable(content: Iterable[Block]) -> tuple[ResultContent, ...]:
     """Text and media without blank blocks and ill-formed text."""
-    return tuple([_plain(block) for block in content if not is_blank(block)])
+    made: list[ResultContent] = []
+    for block in content:
+        if not isinstance(block, Text):
+            if not is_blank(block):
+                made.append(_plain(block))
+        elif (text := block.text) and not text.isspace():
+            made.append(block if well_formed(text) is text else _plain(block))
+    return tuple(made)
 
 
 def _plain(block: Block) -> ResultContent:
