@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from cli_rig import ROOT, Cli, Ended, environment, program
+from cli_rig import ROOT, Cli, Ended, environment, program, write_script
 from pty_rig import Person
 from remit.cli import exits
 from remit.cli.own_key import is_sealed, sealed
@@ -110,6 +110,14 @@ boss = Remit(
     limits=Limits(steps=5, tokens=50_000, seconds=60),
 )
 '''
+TOOLS = """
+import remit
+
+@remit.tool(effect="confirm")
+async def pay(amount: int) -> str:
+    'Pay.'
+    return "paid"
+"""
 DESK_FLAGS = ("--remit", "desk.py:desk", "--quiet")
 
 
@@ -601,6 +609,19 @@ def test_of_several_that_are_refused_each_run_goes_on(desk: Cli) -> None:
     assert (ended.code, ended.document["decisions"]) == (exits.CONFLICT, [])
 
 
+def test_a_call_that_was_not_run_is_not_told_as_executed(desk: Cli) -> None:
+    """E5: its tool has other parameters by now; and a script is the same from every directory."""
+    desk.write("tools.py", TOOLS)
+    write_script(desk.directory, [{"calls": [{"tool": "pay", "arguments": {"amount": 7}}]}, "ok"])
+    flags = ("--tools", "tools.py", "--model", "scripted:script.json", "--quiet")
+    ended = desk("run", "pay", *flags, "--run-id", "r1", "--json")
+    (pending,) = ended.document["pending"]
+    desk.write("tools.py", TOOLS.replace("amount: int", "amount: int, currency: str"))
+    ended = desk("approve", pending["id"], "--yes")
+    assert "not executed: call r1:1:pay:" in ended.err
+    assert "goes on in other surroundings: changed pay" in ended.err
+
+
 def test_people_who_type_inbox_get_their_inbox(desk: Cli) -> None:
     """An alias for what is typed from habit."""
     waiting(desk)
@@ -648,8 +669,8 @@ def test_everything_that_is_waited_for_is_listed_and_no_token_is(desk: Cli) -> N
 
 
 def test_commands_that_act_make_no_store_where_there_is_none(desk: Cli) -> None:
+    assert desk("approvals", "--json").document == {"v": 1, "approvals": []}
     for command in (
-        ("approvals",),
         ("approve", "x", "--yes"),
         ("reject", "x"),
         ("supply", "x", "1"),
@@ -685,6 +706,8 @@ def test_a_session_is_gone_on_with_by_the_next_command(desk: Cli) -> None:
     busy = desk("run", "look", *talk[:2], "--session", "t", "--session-wait", "0.1")
     assert (busy.code, busy.out) == (exits.CONFLICT, "")
     assert held["id"] in busy.err
+    assert "remit cancel r2" in busy.err
+    assert "session_wait=" not in busy.err
     assert pending["id"] not in busy.err
     assert desk("resume", "session:s", "--quiet").code == 0
 

@@ -94,6 +94,7 @@ def test_bytes_go_through_a_pipe_and_not_to_a_terminal(left: Left, tmp_path: Pat
         ([PAGES, "--run", "waits"], 3, "run waits keeps nothing"),
         ([PAGES, "--run", "nobody"], 3, "nobody"),
         ([PAGES, "--range", "5"], 2, "0:2000"),
+        ([PAGES, "--range", "5:2"], 2, "2 comes before 5"),
         ([PAGES, "--grep", "("], 2, "--grep"),
         ([PICTURE, "--grep", "a"], 2, "no text"),
         ([PAGES, "--grep", "a", "--out", "x"], 2, "leave out"),

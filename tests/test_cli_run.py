@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -683,6 +684,27 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
         assert ended.stdout.split() == [str(code), "0"]
         assert "Traceback" not in ended.stderr
         assert "BrokenPipe" not in ended.stderr
+
+
+@pytest.mark.parametrize("arguments", [["run", "--help"], ["runs", "--json"], ["store", "--help"]])
+def test_nobody_who_reads_is_the_same_end_for_every_command(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as answer:
+        ended = subprocess.run(
+            [sys.executable, "-m", "remit.cli", *arguments],
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stdin=subprocess.DEVNULL,
+            stdout=answer,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    assert ended.returncode == exits.PIPE_CLOSED
+    assert b"Traceback" not in ended.stderr
 
 
 def test_streams_that_are_not_there_are_missed_by_nobody(tmp_path: Path) -> None:

@@ -321,6 +321,10 @@ def test_a_file_of_somebody_else_ends_no_run_and_begins_none(tmp_path: Path) -> 
         asyncio.run(desk.run("go"))
     assert model.requests == []
     assert foreign.read_bytes() == before
+    desk.store.close()
+    with pytest.raises(JournalError, match="no store of remit's"):
+        asyncio.run(SqliteStore(foreign).backup(foreign.with_name("copy.db")))
+    assert [each.name for each in foreign.parent.iterdir()] == [foreign.name]
 
 
 # --- locks, logs and clocks ----------------------------------------------------------------------

@@ -225,6 +225,16 @@ TABLE: Mapping[str, tuple[list[Event], list[str]]] = {
         [event("call_abandoned", tool="slow", key=KEY)],
         ["  ? slow did not stop and was left: it may still take effect"],
     ),
+    "what is in order is no failure": (
+        [
+            event("granted", tool="look", by="dana"),
+            event("surroundings_changed", model=["a", "b"], removed=[]),
+        ],
+        [
+            "  ✓ look runs under a standing grant of dana",
+            "  ? goes on in other surroundings: model a, b",
+        ],
+    ),
     "a late outcome is named by its key": (
         [event("late_outcome", key=KEY, status="ok")],
         ["  ? look ended after it was given up: ok"],

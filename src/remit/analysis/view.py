@@ -362,9 +362,13 @@ class RunView:
                     for what, names in fields.items()
                     if names
                 )
-                text = clip(f"goes on in other surroundings: {told}", PREVIEW_CHARS)
+                mark, text = (
+                    "unknown",
+                    clip(f"goes on in other surroundings: {told}", PREVIEW_CHARS),
+                )
             case "granted":
-                text = f"{tool} runs under a standing grant of {one_line(str(fields.get('by')))}"
+                by = one_line(str(fields.get("by")))
+                mark, text = "ok", f"{tool} runs under a standing grant of {by}"
             case "confirm_failed" | "answer_failed":
                 text = f"the question about {tool} was not answered: {error}"
             case "cache_missed":

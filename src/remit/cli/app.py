@@ -254,9 +254,16 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _who_is_at_it(error: RunBusy | SessionBusy) -> str:
     """Who has it, and what can be done about that from here."""
-    if isinstance(error, SessionBusy):
-        return str(error)
     run = quote(error.run_id)
+    if isinstance(error, SessionBusy):
+        held = f"session {error.session} is held by run {error.run_id}, which "
+        match error.status:
+            case "running":
+                return f"{held}is executed by {error.owner}: --session-wait 30 waits so many seconds, remit tail {run} watches it"
+            case "waiting":
+                return f"{held}waits for {', '.join(error.pendings) or 'somebody'}: remit show {run} tells for what, remit cancel {run} ends it"
+            case _:
+                return f"{held}nobody executes: remit resume {run} goes on with it, remit cancel {run} ends it"
     return f"run {error.run_id} is executed by {error.owner}: remit tail {run} watches it, remit cancel {run} ends it"
 
 

@@ -12,9 +12,10 @@ from remit.analysis.times import ago
 from remit.cli import exits
 from remit.cli.cases import Case, case_document, open_cases
 from remit.cli.documents import VERSION, write_document
+from remit.cli.locations import location_here, no_store
 from remit.cli.options import StoreFlag
 from remit.cli.stores import opened
-from remit.cli.streams import own_stdout
+from remit.cli.streams import complain, own_stdout
 
 __all__ = ["approvals"]
 
@@ -30,8 +31,13 @@ def approvals(*, store: StoreFlag = None, json: bool = False) -> int:
     Args:
         json: Answer with one JSON document.
     """
-    with own_stdout() as streams, opened(store) as kept_in:
-        cases = asyncio.run(open_cases(kept_in, count=_MOST))
+    with own_stdout() as streams:
+        location, cases = location_here(store), list[Case]()
+        if location.is_empty:  # nothing was run yet: that is an answer
+            complain(no_store(location))
+        else:
+            with opened(store) as kept_in:
+                cases = asyncio.run(open_cases(kept_in, count=_MOST))
         if json:
             document = {"v": VERSION, "approvals": [case_document(case) for case in cases]}
             write_document(document, streams.answer)

@@ -141,7 +141,10 @@ def _part(text: str) -> tuple[int, int | None]:
     found = _RANGE.fullmatch(text)
     if found is None:
         raise ConfigurationError(f"--range {text}: give characters as 0:2000, 2000: or :2000")
-    return int(found[1] or 0), None if found[2] is None else int(found[2])
+    first, last = int(found[1] or 0), None if found[2] is None else int(found[2])
+    if last is not None and last < first:
+        raise ConfigurationError(f"--range {text}: {last} comes before {first}")
+    return first, last
 
 
 def _pattern(text: str) -> re.Pattern[str]:

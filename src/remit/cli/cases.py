@@ -18,12 +18,21 @@ from remit.dispatch.person import pending_of
 from remit.errors import ConfigurationError, DecisionError, JournalError
 from remit.pending import Pending
 from remit.report import read_state
-from remit.rows import Settled, decode_row
+from remit.rows import Settled, Started, decode_row
 from remit.state import CallState, RunState
 from remit.store.base import Journal
 from remit.store.proposals import OpenProposal, Proposals
 
-__all__ = ["Asking", "Case", "came_of", "case_document", "case_named", "open_cases", "rows_of_case"]
+__all__ = [
+    "Asking",
+    "Came",
+    "Case",
+    "came_of",
+    "case_document",
+    "case_named",
+    "open_cases",
+    "rows_of_case",
+]
 
 _CANDIDATES: Final = 10
 """So many are listed of those that the beginning of an id may mean."""
@@ -102,14 +111,26 @@ async def open_cases(store: Asking, *, count: int) -> list[Case]:
     )
 
 
-async def came_of(store: Journal, case: Case) -> Settled | None:
-    """The result of the call, once it has one."""
-    for row in reversed(await store.read(case.pending.run_id)):
-        if row.kind == Settled.kind:
-            settled = decode_row(row.kind, row.body)
-            if isinstance(settled, Settled) and settled.tool_use_id == case.call:
-                return settled
-    return None
+class Came(msgspec.Struct, frozen=True):
+    """What became of a call."""
+
+    result: Settled | None
+    """None as long as it has none."""
+    begun: bool
+    """Its body was entered, or about to be."""
+
+
+async def came_of(store: Journal, case: Case) -> Came:
+    """What became of the call that asked. Errors: `JournalError`."""
+    result: Settled | None = None
+    begun = False
+    for stored in await store.read(case.pending.run_id):
+        if stored.kind in {Settled.kind, Started.kind}:
+            row = decode_row(stored.kind, stored.body)
+            if isinstance(row, Settled) and row.tool_use_id == case.call:
+                result = row
+            begun = begun or (isinstance(row, Started) and row.tool_use_id == case.call)
+    return Came(result, begun)
 
 
 def rows_of_case(case: Case, glyphs: Glyphs, columns: int | None) -> list[Row]:

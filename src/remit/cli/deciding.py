@@ -12,7 +12,7 @@ from typing import Any, Final
 from remit.analysis.cells import clip, one_line
 from remit.analysis.layout import Glyphs
 from remit.cli import exits
-from remit.cli.cases import Case, came_of, case_named, rows_of_case
+from remit.cli.cases import Came, Case, came_of, case_named, rows_of_case
 from remit.cli.display import Display as Shown
 from remit.cli.display import PlainPage, TerminalAsker, display_for, display_mode
 from remit.cli.documents import VERSION, outcome_document, write_document
@@ -100,7 +100,7 @@ def find_and_ask(
         raise ConfigurationError(
             "there is no terminal to ask on: --yes approves without, with the id in full"
         )
-    cases = _find(store, named, act, kinds, whole=not asks, in_time=True)
+    cases = _find(store, named, act, kinds, whole=not asks)
     if keyboard is None:
         _show_on_stderr(cases, act)
         return cases
@@ -141,7 +141,7 @@ def carry_out(
             if said["decision"] == "approved" and outcome is not None:
                 _tell(act, _executed(case, came))
             told = None if outcome is None else outcome_document(outcome)
-            documents.append({**_document(case, came), **said, "outcome": told})
+            documents.append({**_document(case, came.result), **said, "outcome": told})
         if act.json:
             write_document(_answer(act, documents), act.streams.answer)
         codes = [
@@ -211,15 +211,13 @@ def _find(
     kinds: frozenset[PendingKind],
     *,
     whole: bool,
-    in_time: bool = False,
 ) -> list[Case]:
-    """Errors: as `case_named`; `DecisionError`, if it is the only one, and with `in_time` for what is too late, too."""
+    """Errors: as `case_named`; `DecisionError`, if it is the only one, for what is too late, too."""
     found: dict[str, Case] = {}
     for each in named:
         try:
             case = asyncio.run(case_named(store, each, whole=whole))
-            if in_time:
-                _refuse_late(case, act)
+            _refuse_late(case, act)
         except DecisionError as error:
             act.refuse(each, error)
             continue
@@ -287,16 +285,16 @@ def _tell(act: Act, text: str) -> None:
         complain(text)
 
 
-def _executed(case: Case, came: Settled | None) -> str:
+def _executed(case: Case, came: Came) -> str:
     """What became of the call that was approved, in one line."""
-    if came is None:
+    if came.result is None:
         return f"not executed yet: call {case.key}"
     words = {
         Status.OK: "executed once",
         Status.ERROR: "executed, and failed",
         Status.UNKNOWN: "it may have taken effect, its outcome is unknown",
-    }.get(came.status, "not executed")
-    return f"{words}: call {case.key}: {clip(one_line(_text(came)), _RESULT_CELLS)}"
+    }.get(came.result.status if came.begun else Status.NOT_STARTED, "not executed")
+    return f"{words}: call {case.key}: {clip(one_line(_text(came.result)), _RESULT_CELLS)}"
 
 
 def _answer(act: Act, documents: list[dict[str, Any]]) -> dict[str, Any]:

@@ -67,5 +67,5 @@ def _plain(text: Any) -> str:
 
 
 def _write(console: Console, lines: Iterator[str] | list[str]) -> None:
-    for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    # Not by the console itself: where nobody reads it any more, that ends the process with a code of its own.
+    console.file.writelines(f"{line}\n" for line in lines)

@@ -89,4 +89,5 @@ def scripted_file(path: str) -> Model:
             f"the script is over: {len(steps)} turns, and this is request {said + 1}", usage=Usage()
         )
 
-    return ScriptedModel(play, name=where)
+    # By its file alone: it is the same script from whatever directory it is named.
+    return ScriptedModel(play, name=f"scripted:{Path(path).name}")

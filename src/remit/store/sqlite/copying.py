@@ -17,6 +17,7 @@ from remit.store.keeping import Copied
 from remit.store.sqlite.checking import reading
 from remit.store.sqlite.files import Files, folder_of
 from remit.store.sqlite.place import check_file_name
+from remit.store.sqlite.schema import check
 
 __all__ = ["copy"]
 
@@ -35,6 +36,7 @@ def copy(path: Path, files: Files, to: Path) -> Copied:
         raise ConfigurationError(f"{to.parent} is no folder")
     try:
         with reading(path) as source:
+            check(source)
             copied = _copy(source, files, made, Files(beside / "artifacts"))
         made.replace(to)
     except BaseException as error:  # cleaned up and raised again

@@ -51,6 +51,7 @@ class Place:
         self.beside = self.path.with_name(f"{self.path.name}.d")
         """The folder of what belongs to it."""
         self._file_name, self._log_name = str(self.path), f"{self.path}-wal"
+        self._made_beside = False
         self._file_is: _Identity | None = None
         self._log_is: _Identity | None = None
 
@@ -59,8 +60,15 @@ class Place:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE_FILE))
+        self._made_beside = not self.beside.is_dir()
         private_folder(self.beside)
         self._take()
+
+    def unmake(self, *folders: Path) -> None:
+        """The file is somebody else's: leave no folders of ours beside it, as far as they are empty and new."""
+        for folder in (*folders, self.beside) if self._made_beside else ():
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def leave(self) -> None:
         """This process has closed it."""

@@ -525,7 +525,7 @@ class _Opening:
     def _connect_writer(self) -> sqlite3.Connection:
         connection = _connect(self._place.path)
         try:
-            check(connection)  # before anything is changed in a file that may be somebody else's
+            self._check_whose(connection)
             _into_wal(connection)
             connection.execute("pragma synchronous = full")
             # Nothing that was deleted or moved stays readable in the file: what is erased then is gone.
@@ -543,6 +543,16 @@ class _Opening:
             connection.close()
             raise
         return connection
+
+    def _check_whose(self, connection: sqlite3.Connection) -> None:
+        """Before anything is changed in a file that may be somebody else's. Errors: as `check`."""
+        try:
+            check(connection)
+        except (JournalError, sqlite3.DatabaseError) as error:
+            if not isinstance(error, sqlite3.OperationalError):  # else it is only held
+                self._presence.leave()
+                self._place.unmake(self._locks)
+            raise
 
     def _beat(self, connection: sqlite3.Connection) -> Callable[[], None]:
         """Say that this worker is alive, if it was not said a moment ago."""
