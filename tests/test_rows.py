@@ -544,3 +544,40 @@ def test_what_money_is_in_rows_keeps_its_digits() -> None:
     back = decode_row("charged", encode_row(row))
     assert isinstance(back, Charged)
     assert back.usd.compare_total(usd) == 0
+
+
+def test_first_rows_of_one_remit_share_what_is_the_same_for_all_of_them() -> None:
+    """J11: a thousand runs hold their instructions and tools once, and what differs is each one's own."""
+
+    def opened(
+        words: str, instructions: str = "Be brief. " * 100, remit: str = "sharing"
+    ) -> Opened:
+        return Opened(
+            remit,
+            (Text(words),),
+            (),
+            LIMITS,
+            instructions,
+            (remit,),
+            {"of": words},
+            words,
+            model="m",
+            tools={f"tool {n}": "0" * 16 for n in range(30)},
+            session=words,
+        )
+
+    def read(row: Opened) -> Opened:
+        came = decode_row(row.kind, encode_row(row))
+        assert came == row
+        assert isinstance(came, Opened)
+        return came
+
+    read(opened("a"))
+    second = read(opened("b"))
+    third = read(opened("c"))
+    assert second.instructions is third.instructions
+    assert second.tools is third.tools
+    assert second.limits is third.limits
+    assert read(opened("d", "Be long.")).instructions == "Be long."
+    assert read(opened("e", remit="another")).path == ("another",)
+    assert read(opened("f")) == opened("f")

@@ -25,7 +25,7 @@ from remit.config import Config, call_with
 from remit.current import Frame
 from remit.errors import ConfigurationError, RemitError, RunBusy
 from remit.events import Listener
-from remit.hearing import attend
+from remit.hearing import attend, leave
 from remit.inherited import inherited
 from remit.limits import Limits
 from remit.loop import execute
@@ -141,6 +141,7 @@ class _Executed:
             if self._end is not None and not self._end.done():
                 self._tell(self._end)
         _LIVE.pop((id(self.run.record.store), self.run.state.run_id), None)
+        leave(self.run)
 
     def _tell(self, end: concurrent.futures.Future[Outcome[Any]]) -> None:
         task = self.task
@@ -476,7 +477,7 @@ async def _activate(
     if not task.done():
         executed = _LIVE[id(host.store), run_id] = _Executed(run, task)
         task.add_done_callback(executed.ended)
-        attend(run, task)
+        attend(run)
     return Activation(task, run)
 
 

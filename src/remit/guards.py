@@ -32,8 +32,8 @@ class Guards:
         self._guards = guards
         self._on_veto = on_veto
         self._halt = halt
-        self._tasks: list[asyncio.Task[Ending]] = []
-        self._stopped: list[asyncio.Task[Ending]] = []
+        self._tasks: tuple[asyncio.Task[Ending], ...] = ()
+        self._stopped: tuple[asyncio.Task[Ending], ...] = ()
         """Cancelled at the halt, and not heard any more."""
         self._stopped_at = 0.0
         """When that was, on the event loop's clock."""
@@ -52,11 +52,11 @@ class Guards:
             name = getattr(guard, "__name__", "guard")
             task = contained(lambda guard=guard, shown=shown: guard(shown), name=f"guard {name}")
             task.add_done_callback(self._hear)
-            self._tasks.append(task)
+            self._tasks = (*self._tasks, task)
 
     async def passed(self, *, until: float, halt: Halt) -> bool:
         """Wait for every guard. False where a halt or the instant came first: nothing is passed then."""
-        for task in tuple(self._tasks):
+        for task in self._tasks:
             if not await arrived(task, until=until, halt=halt):
                 return False
             self._hear(task)  # its callback may be due at this very turn, behind us
@@ -65,7 +65,7 @@ class Guards:
     async def dismiss(self, grace: float) -> None:
         """Wait no longer for those that still think. They have one grace together, from the halt on."""
         self._stop()
-        tasks, self._stopped = self._stopped, []
+        tasks, self._stopped = self._stopped, ()
         for task in tasks:
             await leave(task, until=self._stopped_at + grace, halt=self._halt)
 
@@ -75,7 +75,7 @@ class Guards:
 
     def _stop(self) -> None:
         if self._tasks:
-            self._stopped, self._tasks = self._tasks, []
+            self._stopped, self._tasks = self._tasks, ()
             # Not the running loop: where it is shut down none runs.
             self._stopped_at = self._stopped[0].get_loop().time()
             for task in self._stopped:
@@ -84,7 +84,7 @@ class Guards:
     def _hear(self, task: asyncio.Task[Ending]) -> None:
         if task not in self._tasks:
             return  # heard before, or dismissed
-        self._tasks.remove(task)
+        self._tasks = tuple([each for each in self._tasks if each is not task])
         if task.cancelled():
             return
         match task.result():

@@ -10,28 +10,35 @@ is posted by those who have the run at hand.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from remit.errors import JournalError
 from remit.log import LOGGER
 from remit.run import Run
 from remit.store.base import Shared
 
-__all__ = ["LOOK_SECONDS", "attend"]
+__all__ = ["LOOK_SECONDS", "attend", "leave"]
 
 LOOK_SECONDS: Final = 0.5
 """Between two looks at what was left for the runs that are executed here."""
 
 
-def attend(run: Run, task: asyncio.Task[Any]) -> None:
-    """Have a run hear what other processes leave for it, as long as its task lasts."""
+def attend(run: Run) -> None:
+    """Have a run hear what other processes leave for it, until `leave`."""
     store = run.record.store
     if isinstance(store, Shared):
         place = (run.loop, id(store))
         ear = _EARS.get(place)
         if ear is None:
             ear = _EARS[place] = _Ear(store, run.loop)
-        ear.attend(run, task)
+        ear.attend(run)
+
+
+def leave(run: Run) -> None:
+    """It is over, or waits."""
+    ear = _EARS.get((run.loop, id(run.record.store)))
+    if ear is not None:
+        ear.leave(run)
 
 
 class _Ear:
@@ -46,11 +53,10 @@ class _Ear:
         """The last look failed: it was told, and is not told again before one succeeds."""
         self._timer = loop.call_later(LOOK_SECONDS, self._look)
 
-    def attend(self, run: Run, task: asyncio.Task[Any]) -> None:
+    def attend(self, run: Run) -> None:
         self._runs[run.state.run_id] = run
-        task.add_done_callback(lambda _: self._leave(run))
 
-    def _leave(self, run: Run) -> None:
+    def leave(self, run: Run) -> None:
         self._runs.pop(run.state.run_id, None)
         if not self._runs:
             self._timer.cancel()

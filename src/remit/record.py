@@ -43,11 +43,11 @@ class Record:
         self._state = state
         self._lease = lease
         self._rows: list[NewRow] = []
-        self._proposals: list[NewProposal] = []
+        self._proposals: tuple[NewProposal, ...] = ()
         self._artifacts: list[Artifact] = []
         self._kept: dict[str, None] = {}
         """Handles of what this activation has kept; an empty set takes four times as much."""
-        self._told: list[Callable[[], None]] = []
+        self._told: tuple[Callable[[], None], ...] = ()
         self._committing: list[asyncio.Future[None]] | None = None
         """Those who wait for the transaction that is under way; None where there is none."""
         self._failure: JournalError | None = None
@@ -68,9 +68,9 @@ class Record:
 
         `told` is called when it is durable.
         """
-        self._proposals.append(proposal)
+        self._proposals = (*self._proposals, proposal)
         if told is not None:
-            self._told.append(told)
+            self._told = (*self._told, told)
 
     def keep(self, data: bytes, media_type: str) -> str:
         """Queue an artifact, which is there with the rows that are queued now. Returns its handle."""
@@ -170,9 +170,9 @@ class Record:
             if wave:
                 await asyncio.sleep(0)
             rows, self._rows = self._rows, []
-            proposals, self._proposals = self._proposals, []
+            proposals, self._proposals = self._proposals, ()
             artifacts, self._artifacts = self._artifacts, []
-            told, self._told = self._told, []
+            told, self._told = self._told, ()
             # Until the answer is there nobody knows whether the rows are.
             self._failure = JournalError("a transaction did not come to its end")
             try:

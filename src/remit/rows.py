@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -536,9 +536,43 @@ def decode_row(kind: str, body: bytes) -> Row:
     if reader is None:
         raise JournalError(f"the journal holds a row of unknown kind {kind!r}")
     try:
-        return reader.decode(body)
+        row = reader.decode(body)
+        return _sharing(row) if isinstance(row, Opened) else row
     except (msgspec.DecodeError, ValueError) as error:
         raise JournalError(f"a row of kind {kind!r} cannot be read: {error}") from error
+
+
+_ALIKE: Final[dict[str, Opened]] = {}
+"""By remit, the first row of one of its runs, without what is that run's own."""
+_MOST_ALIKE: Final = 1_000
+
+
+def _sharing(row: Opened) -> Opened:
+    """A first row that shares what is the same for all runs of a remit: of a thousand it is then there once."""
+    alike = _ALIKE.get(row.remit)
+    if (
+        alike is None
+        or alike.tools != row.tools
+        or alike.limits != row.limits
+        or alike.instructions != row.instructions
+        or alike.path != row.path
+        or alike.model != row.model
+    ):
+        if len(_ALIKE) >= _MOST_ALIKE:
+            _ALIKE.clear()
+        _ALIKE[row.remit] = msgspec.structs.replace(
+            row, prompt=(), history=(), tags={}, breaks=(), caller=None, session=None, after=None
+        )
+        return row
+    return msgspec.structs.replace(
+        row,
+        remit=alike.remit,
+        limits=alike.limits,
+        instructions=alike.instructions,
+        path=alike.path,
+        model=alike.model,
+        tools=alike.tools,
+    )
 
 
 def filled(row: RowT, block_of: Callable[[Kept], ResultContent]) -> RowT:

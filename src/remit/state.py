@@ -322,7 +322,7 @@ class RunState:
         """The newest reply was cut by the context window, and nothing has made room since."""
         self.breaks: dict[str, int] = {}
         """How often what was sent was changed after all, by cause (X1)."""
-        self._elided_at: list[int] = []
+        self._elided_at: tuple[int, ...] = ()
         self._closing_told = False
         """The note of the hand-back stands in the transcript, and no reply behind it."""
         self.limit: Limit | None = None
@@ -825,7 +825,7 @@ class RunState:
         self._tokens_at_reply -= freed
         self._calibration.interrupt()
         if row.cause == "elision":
-            self._elided_at.append(self.steps)
+            self._elided_at = (*self._elided_at, self.steps)
         self.breaks[row.cause] = self.breaks.get(row.cause, 0) + 1
         self.overflowed = False
 
