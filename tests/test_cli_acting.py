@@ -610,7 +610,7 @@ def test_of_several_that_are_refused_each_run_goes_on(desk: Cli) -> None:
 
 
 def test_a_call_that_was_not_run_is_not_told_as_executed(desk: Cli) -> None:
-    """E5: its tool has other parameters by now; and a script is the same from every directory."""
+    """E5: its tool has other parameters by now, and nobody entered its body."""
     desk.write("tools.py", TOOLS)
     write_script(desk.directory, [{"calls": [{"tool": "pay", "arguments": {"amount": 7}}]}, "ok"])
     flags = ("--tools", "tools.py", "--model", "scripted:script.json", "--quiet")
@@ -619,7 +619,7 @@ def test_a_call_that_was_not_run_is_not_told_as_executed(desk: Cli) -> None:
     desk.write("tools.py", TOOLS.replace("amount: int", "amount: int, currency: str"))
     ended = desk("approve", pending["id"], "--yes")
     assert "not executed: call r1:1:pay:" in ended.err
-    assert "goes on in other surroundings: changed pay" in ended.err
+    assert "changed pay" in ended.err
 
 
 def test_people_who_type_inbox_get_their_inbox(desk: Cli) -> None:

@@ -89,5 +89,4 @@ def scripted_file(path: str) -> Model:
             f"the script is over: {len(steps)} turns, and this is request {said + 1}", usage=Usage()
         )
 
-    # By its file alone: it is the same script from whatever directory it is named.
-    return ScriptedModel(play, name=f"scripted:{Path(path).name}")
+    return ScriptedModel(play, name=where)
