@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ from remit.store import recent
 from remit.store.base import Journal, NewRow, NewRun, Predecessor, RunRows, StoredRow
 from remit.store.memory import MemoryStore
 from remit.store.recent import MOST_CONVERSATIONS, Known, Recent, recent_of
-from remit.store.sqlite import SqliteStore
+from remit.store.sqlite import SqliteStore, reading
 from remit.store.sqlite.schema import payload_id
 from remit.testing import run_virtual
 
@@ -179,6 +180,70 @@ def test_a_process_that_has_read_nothing_reads_a_conversation_in_one_turn(files:
         assert asked(outcome.transcript) == [*map(str, range(30)), "new"]
         assert cold.turns == 1
         assert cold.runs == [each.run_id for each in reversed(outcomes)]
+
+    files.run(main())
+
+
+def test_a_conversation_of_many_bytes_is_read_in_several_turns(
+    files: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """J1: what is read at once has a bound, and what comes of it is the same."""
+    monkeypatch.setattr(reading, "_BACK_BYTES", 5_000)
+
+    async def main() -> None:
+        outcomes = [await clerk(files.store).run(str(n), session="s") for n in range(20)]
+        cold = files.again()
+        past = await past_of(cold, outcomes[-1].run_id)
+        assert asked(past.transcript) == [str(n) for n in range(20)]
+        assert past.transcript == outcomes[-1].transcript
+        assert 3 < cold.turns < 20
+        assert cold.runs == [each.run_id for each in reversed(outcomes)]
+
+    files.run(main())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_was_read_before_a_conversation_is_what_the_file_says(
+    files: Place, seed: int
+) -> None:
+    """case 28, J1: turns, resumes, looks and erasures by several processes; a process that has read nothing agrees."""
+    random = Random(seed)
+    tight = Limits(steps=1, tokens=20_000_000, seconds=3_600)
+
+    async def main() -> None:
+        stores = [files.store, files.again(), files.again()]
+        runs: dict[str, list[str]] = {"s": [], "t": []}
+        for n in range(30):
+            store, session = random.choice(stores), random.choice("sst")
+            remit, known = clerk(store), runs[session]
+            match random.choice(("turn", "turn", "turn", "again", "look", "erase", "forget")):
+                case "turn":
+                    outcome = await remit.run(f"{n}", session=session)
+                    known.append(outcome.run_id)
+                case "again":
+                    outcome = await remit.run(f"{n}", session=session, limits=tight)
+                    known.append(outcome.run_id)
+                    await clerk(random.choice(stores)).resume(outcome.run_id, limits=LIMITS)
+                case "look" if known:
+                    await past_of(store, random.choice(known))
+                case "erase" if len(known) > 4:
+                    await store.erase(session=session)
+                    known.clear()
+                case _:
+                    recent.forget(store)
+            cold = files.again()
+            for run_id in {*known[-1:], *random.sample(known, min(2, len(known)))}:
+                told = await past_of(cold, run_id)
+                recent.forget(cold)
+                for each in stores:
+                    found = await past_of(each, run_id)
+                    assert found == told
+                    assert found.transcript.to_json() == told.transcript.to_json()
+                    assert found.transcript.artifacts == told.transcript.artifacts
+                    assert found.transcript.tokens == told.transcript.tokens
+                    if random.random() < 0.7:  # or each would know every run
+                        recent.forget(each)
+            cold.close()
 
     files.run(main())
 
