@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from typing_extensions import TypedDict
 
 import remit
 from loop_rig import desk, results, rows, said, statuses, watched
 from remit import Call, ConfigurationError, Limits, MemoryStore, Reason, Remit, Transcript
+from remit.models.base import ModelProfile
 from remit.models.scripted import ScriptedModel
 from remit.rows import Activated
 from remit.testing import CrashStore, crash_points, run_virtual
@@ -89,6 +91,51 @@ def test_what_changed_is_recorded_and_told_once() -> None:
         assert len(deps.keys) == 1
 
     run_virtual(main())
+
+
+class First(TypedDict):
+    """What was to be handed in."""
+
+    total: int
+
+
+class Second(TypedDict):
+    """What is to be handed in now."""
+
+    total: str
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_another_type_of_the_output_is_told_like_a_tool_that_changed(native: bool) -> None:
+    """J10: what the run is to hand in is one of its surroundings, whether a tool takes it or the text is held to it."""
+
+    async def resumed(now: Any) -> tuple[list[Any], list[Any]]:
+        store, deps = MemoryStore(), Deps()
+        profile = ModelProfile(native_output=native)
+
+        def desk_for(output: Any) -> Remit[Any]:
+            model = ScriptedModel(ends, profile=profile)
+            return desk(model, [pay()], store=store, output=output)
+
+        waiting = await desk_for(First).run("go", run_id="r", deps=deps)
+        support = desk_for(now)
+        await support.decide(waiting.pending[0].token, approve=True, by="dana")
+        async with support.stream("go", run_id="r", deps=deps) as live:
+            events = [event async for event in live]
+        told = [event.fields["changed"] for event in events if event.kind == "surroundings_changed"]
+        kept = [row.changed for row in await rows(support, "r") if isinstance(row, Activated)]
+        return told, [row for row in kept if row]
+
+    def ends(transcript: Transcript, request: Any) -> Any:
+        last = transcript.last
+        return "done" if last is not None and last.tool_results else ("pay", {"amount": 7})
+
+    told, kept = run_virtual(resumed(Second))
+    named = "(output)" if native else told[0][0]
+    assert [list(each) for each in told] == [[named]]
+    assert named not in ("pay", "")
+    assert [list(each["changed"]) for each in kept] == [[named]]
+    assert run_virtual(resumed(First)) == ([], [])
 
 
 def test_nothing_is_told_where_nothing_changed() -> None:

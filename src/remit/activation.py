@@ -438,6 +438,7 @@ async def _activate(
     """
     run_id, looked_at = known.run_id, known.rows
     again = looked_at > 0
+    at = config.now().isoformat() if again else ""
     lease = await host.store.acquire(run_id, OWNER)
     if isinstance(lease, Held):
         raise RunBusy(run_id, lease.owner)
@@ -456,7 +457,7 @@ async def _activate(
     record = Record(state, host.store, lease)
     changed = changes(state, config) if again else {}
     if again:
-        at, tools = config.now().isoformat(), tools_of(config) if changed else dict[str, str]()
+        tools = tools_of(config) if changed else dict[str, str]()
         record.write(Activated(limits or state.limits, at, changed, tools))
     run = Run(
         config,

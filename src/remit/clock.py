@@ -8,16 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from remit.current import Frame
+from remit.errors import ConfigurationError
 from remit.limits import Limits
 
-__all__ = ["RunClock", "median"]
+__all__ = ["LAST_INSTANT", "RunClock", "later", "median", "utc"]
+
+LAST_INSTANT: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+"""The last whole second of the calendar: what is later cannot be reckoned with, and counts as then."""
 
 _KEPT_SHARE = 0.05
 """The least part of `seconds`, or of what the calendar leaves of them, that is kept for the hand-back."""
 _KEPT_LATENCIES = 2
 """Median model latencies that are kept for it."""
+
+
+def utc(now: datetime) -> datetime:
+    """What the host's calendar says, in UTC. Errors: `ConfigurationError` where that is no instant."""
+    if not isinstance(now, datetime) or now.utcoffset() is None:  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+        raise ConfigurationError(
+            f"Runtime(now=) gave {now!r}, which is no instant: give an aware datetime, such as datetime.now(UTC)"
+        )
+    try:
+        instant = now.astimezone(UTC)
+    except OverflowError:
+        instant = LAST_INSTANT
+    if instant >= LAST_INSTANT:
+        raise ConfigurationError(f"Runtime(now=) gave {now!r}, which is beyond the calendar")
+    return instant
+
+
+def later(now: datetime, seconds: float) -> datetime:
+    """So many seconds later, at most at the last instant."""
+    try:
+        return min(now + timedelta(seconds=seconds), LAST_INSTANT)
+    except OverflowError:
+        return LAST_INSTANT
 
 
 def median(latencies: Sequence[float]) -> float:
@@ -120,4 +148,4 @@ class RunClock:
 
     def utc(self, *, after: float = 0.0) -> datetime:
         """Calendar time, `after` seconds from now."""
-        return self.now().astimezone(UTC) + timedelta(seconds=after)
+        return later(self.now(), after) if after else self.now()

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from remit.canonical import canonical, well_formed
 from remit.checks import check_name
+from remit.clock import LAST_INSTANT
 from remit.errors import ConfigurationError
 from remit.store.base import Journal
 from remit.store.grants import Grant, Grants, Matches
@@ -59,6 +60,8 @@ def new_grant(
         expires_at = now + timedelta(seconds=expires)
     except OverflowError as error:
         raise ConfigurationError("expires= reaches beyond the calendar") from error
+    if expires_at > LAST_INSTANT:
+        raise ConfigurationError("expires= reaches beyond the calendar")
     return Grant(
         id=secrets.token_hex(10),
         remit=remit,

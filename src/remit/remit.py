@@ -30,6 +30,7 @@ from remit.checks import (
     check_session,
     check_tags,
 )
+from remit.clock import utc
 from remit.config import GRACE_SECONDS, Config, Instructions, Note, StopWhen, shown_tools
 from remit.current import CURRENT, Frame
 from remit.deciding import decide, new_token, refuse_inside, supply
@@ -89,6 +90,10 @@ class Runtime:
     """Calendar time, aware."""
     grace: float = GRACE_SECONDS
     """Seconds for which a body that was cancelled is waited for."""
+
+    def utc(self) -> datetime:
+        """The same in UTC. Errors: `ConfigurationError` where `now` gives no instant."""
+        return utc(self.now())
 
 
 def _nothing_entered() -> dict[asyncio.AbstractEventLoop, list[contextlib.AsyncExitStack]]:
@@ -227,7 +232,7 @@ class Remit(Generic[Deps, Out_co]):
             show_budget=self.show_budget,
             hand_back=self.hand_back,
             grace=self.runtime.grace,
-            now=self.runtime.now,
+            now=self.runtime.utc,
         )
         object.__setattr__(self, "_config", config)
 
@@ -470,7 +475,7 @@ class Remit(Generic[Deps, Out_co]):
         refuse_inside("nothing is decided")
         decision = Decision(approve, by, note, edit)
         run_id = await decide(
-            self.store, token, decision, id, arguments_hash=arguments_hash, now=self.runtime.now()
+            self.store, token, decision, id, arguments_hash=arguments_hash, now=self.runtime.utc()
         )
         return await activation.outermost(self.store, run_id)
 
@@ -495,7 +500,7 @@ class Remit(Generic[Deps, Out_co]):
             by=by,
             redact=self.redact,
             workers=self.runtime.workers,
-            now=self.runtime.now(),
+            now=self.runtime.utc(),
         )
         return await activation.outermost(self.store, run_id)
 
@@ -531,14 +536,14 @@ class Remit(Generic[Deps, Out_co]):
             session=session,
             expires=expires,
             by=by,
-            now=self.runtime.now(),
+            now=self.runtime.utc(),
         )
         await grants_of(self.store).add_grant(new)
         return new
 
     async def grants(self) -> tuple[Grant, ...]:
         """The standing grants of this remit that count now, in the order in which they were given."""
-        found, now = await grants_of(self.store).grants(self.name), self.runtime.now()
+        found, now = await grants_of(self.store).grants(self.name), self.runtime.utc()
         return tuple([each for each in found if each.expires_at > now])
 
     async def revoke(self, grant_id: str) -> bool:
@@ -547,7 +552,7 @@ class Remit(Generic[Deps, Out_co]):
         Errors: `ConfigurationError` inside a tool body.
         """
         refuse_inside("no grant is revoked")
-        return await grants_of(self.store).revoke_grant(grant_id, at=self.runtime.now())
+        return await grants_of(self.store).revoke_grant(grant_id, at=self.runtime.utc())
 
     # Deriving
 

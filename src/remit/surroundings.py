@@ -1,4 +1,4 @@
-"""What a run was begun with, and what has changed when it is taken up again: its tools and its model.
+"""What a run was begun with, and what has changed when it is taken up again: its tools, its output and its model.
 
 A run may be resumed days later, by a newer version of the program. What changed is recorded and told. Most of it does
 no harm: a tool that is gone is answered as unknown, a call that no longer fits its schema with what is wrong, an approval
@@ -21,12 +21,16 @@ __all__ = ["changes", "refuse_unsafe", "tools_of"]
 _MOST_NAMED: Final = 64
 """Of more tools than that a run records one fingerprint over all."""
 _ALL: Final = "*"
+_OUTPUT: Final = "(output)"
+"""The type of the output, among the tools, where the text of the model is held to it and no tool takes it."""
 _STRICTNESS: Final = tuple(each.value for each in (Effect.READ, Effect.IDEMPOTENT, Effect.CONFIRM))
 
 
 def tools_of(config: Config) -> Mapping[str, str]:
     """What the tools are, by name: a fingerprint of each. Of very many, one for all, under `*`."""
     prints = {name: tool.fingerprint for name, tool in config.tools.items()}
+    if config.output is not None and config.output_schema is not None:
+        prints[_OUTPUT] = config.output.tool.fingerprint
     if len(prints) <= _MOST_NAMED:
         return prints
     return {_ALL: arguments_hash(prints)}

@@ -8,12 +8,13 @@ words of a call that is left with one of them open. Approvals are `approval.py`'
 from __future__ import annotations
 
 import secrets
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from remit.amounts import NOTHING, Totals
 from remit.budget import Reservation
 from remit.canonical import arguments_hash, canonical
+from remit.clock import later
 from remit.dispatch.execution import Execution
 from remit.dispatch.person import tell_pending
 from remit.dispatch.results import Result, said, unknown
@@ -60,7 +61,7 @@ def put_question(  # noqa: PLR0917 - what the call is, and how its body ended
         asked.question.schema,
         text,
         canonical(tool.masked(arguments.given)),
-        (now + timedelta(seconds=tool.expires)).isoformat(),
+        later(now, tool.expires).isoformat(),
         spent or Totals(),
         inside or NOTHING,
         execution.overshoot,
@@ -97,7 +98,7 @@ async def hand_out(
         secrets.token_hex(10),
         summary,
         shown,
-        (now + timedelta(seconds=tool.expires)).isoformat(),
+        later(now, tool.expires).isoformat(),
         spent,
         now.isoformat(),
     )
