@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from base64 import b64decode
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -63,6 +64,20 @@ def test_a_part_of_a_text_is_printed(kept: Cli, flags: Sequence[str], expected: 
     """U7: characters, or the lines that fit."""
     ended = kept("artifact", PAGES, *flags)
     assert (ended.code, ended.out) == (0, expected)
+
+
+def test_a_program_is_told_the_text_the_lines_or_the_bytes(kept: Cli) -> None:
+    """U7: as one document, whatever it is."""
+    whole = kept("artifact", PAGES, "--json").document
+    assert (whole["text"], whole["base64"], whole["bytes"]) == (TEXT, None, len(TEXT))
+    assert whole["handle"].startswith("artifact:")
+    assert kept("artifact", PAGES, "--json", "--range", "0:6").document["text"] == "line 0"
+    lines = kept("artifact", PAGES, "--json", "--grep", "^line 10 ").document["lines"]
+    assert lines == [{"number": 11, "text": "line 10 of many"}]
+    picture = kept("artifact", PICTURE, "--json").document
+    assert (picture["text"], b64decode(picture["base64"])) == (None, BYTES)
+    for flags in (("--grep", "x"), ("--range", "0:1"), ("--out", "x.bin")):
+        assert kept("artifact", PICTURE, "--json", *flags).code == 2
 
 
 def test_bytes_are_written_to_a_file_as_they_are(kept: Cli) -> None:

@@ -97,6 +97,7 @@ TESTED = {
     "artifact HANDLE": "test_cli_artifact.py::test_a_text_is_printed_whole_by_its_handle_or_the_beginning_of_it",
     "artifact --run": "test_cli_artifact.py::test_a_text_is_printed_whole_by_its_handle_or_the_beginning_of_it",
     "artifact --range": "test_cli_artifact.py::test_a_part_of_a_text_is_printed",
+    "artifact --json": "test_cli_artifact.py::test_a_program_is_told_the_text_the_lines_or_the_bytes",
     "artifact --grep": "test_cli_artifact.py::test_a_part_of_a_text_is_printed",
     "artifact --out": "test_cli_artifact.py::test_bytes_are_written_to_a_file_as_they_are",
     "artifact --store": "test_cli_artifact.py::test_bytes_go_through_a_pipe_and_not_to_a_terminal",

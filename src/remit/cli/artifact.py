@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final, TextIO
+from typing import Annotated, Any, Final, TextIO
 
 from cyclopts import Parameter
 
 from remit.analysis.cells import visible
 from remit.artifacts import Artifact, digest_of
 from remit.cli import exits
+from remit.cli.documents import VERSION, write_document
 from remit.cli.naming import run_named
 from remit.cli.options import StoreFlag
 from remit.cli.reading import Searchable
@@ -35,6 +37,7 @@ def artifact(
     part: Annotated[str | None, Parameter(name="--range", metavar="A:B")] = None,
     grep: Annotated[str | None, Parameter(metavar="REGEX")] = None,
     out: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    json: bool = False,
     store: StoreFlag = None,
 ) -> int:
     """Print a full output that a run keeps, or write it to a file.
@@ -45,20 +48,23 @@ def artifact(
         part: Only these characters of a text, counted from 0; the second is not in it, and either may be left out.
         grep: Only the lines in which this regular expression is found, each with its number.
         out: Write the bytes to this file, which must not exist.
+        json: Print one JSON document: the text, the lines that were looked for, or the bytes as Base64.
     """
     digest = digest_of(handle)
     if digest is None:
         raise ConfigurationError(f"{handle!r} is no handle: artifact: and at least 12 hex digits")
     chosen = None if part is None else _part(part)
     pattern = None if grep is None else _pattern(grep)
-    if out is not None and (chosen or pattern):
-        raise ConfigurationError("--out writes the whole: leave out --range and --grep")
+    if out is not None and (chosen or pattern or json):
+        raise ConfigurationError("--out writes the whole: leave out --range, --grep and --json")
     with own_stdout() as streams, opened(store) as kept:
 
         async def look(_: Interrupts) -> int:
             found = await _found(kept, digest, run)
             if out is not None:
                 _write(found, out)
+            elif json:
+                write_document(_document(found, chosen, pattern), streams.answer)
             else:
                 _print(found, streams.answer, chosen, pattern)
             return exits.OK
@@ -99,30 +105,60 @@ def _print(
         text = text[part[0] : part[1]]
     stream.writelines(
         visible(piece) if stream.isatty() else piece
-        for piece in ([text] if pattern is None else _matching(text, pattern))
+        for piece in ([text] if pattern is None else _numbered(text, pattern))
     )
     if stream.isatty() and not text.endswith("\n"):
         stream.write("\n")
     stream.flush()
 
 
-def _print_binary(found: Artifact, stream: TextIO, *, chosen: bool) -> None:
+def _document(
+    found: Artifact, part: tuple[int, int | None] | None, pattern: re.Pattern[str] | None
+) -> dict[str, Any]:
+    """Errors: `ConfigurationError` for a part of what is no text."""
+    about = {
+        "v": VERSION,
+        "handle": found.handle,
+        "media_type": found.media_type,
+        "bytes": len(found.data),
+    }
+    try:
+        text = found.text
+    except UnicodeDecodeError:
+        if part is not None or pattern is not None:
+            raise _no_text(found) from None
+        return {**about, "text": None, "base64": b64encode(found.data).decode()}
+    if part is not None:
+        text = text[part[0] : part[1]]
+    if pattern is not None:
+        lines = [{"number": number, "text": line} for number, line in _matching(text, pattern)]
+        return {**about, "lines": lines}
+    return {**about, "text": text, "base64": None}
+
+
+def _no_text(found: Artifact, where: str = "") -> ConfigurationError:
     about = f"{found.media_type}, {len(found.data):,} bytes"
+    return ConfigurationError(
+        f"{found.handle[:21]} is no text{where} ({about}): --out FILE writes it"
+    )
+
+
+def _print_binary(found: Artifact, stream: TextIO, *, chosen: bool) -> None:
     if chosen:
-        raise ConfigurationError(f"{found.handle[:21]} is no text ({about}): --out FILE writes it")
+        raise _no_text(found)
     if stream.isatty():
-        raise ConfigurationError(
-            f"{found.handle[:21]} is no text for a terminal ({about}): --out FILE writes it"
-        )
+        raise _no_text(found, " for a terminal")
     stream.flush()
     stream.buffer.write(found.data)
     stream.buffer.flush()
 
 
-def _matching(text: str, pattern: re.Pattern[str]) -> Iterator[str]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if pattern.search(line):
-            yield f"{number}: {line}\n"
+def _numbered(text: str, pattern: re.Pattern[str]) -> Iterator[str]:
+    return (f"{number}: {line}\n" for number, line in _matching(text, pattern))
+
+
+def _matching(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    return (found for found in enumerate(text.splitlines(), 1) if pattern.search(found[1]))
 
 
 def _write(found: Artifact, path: Path) -> None:

@@ -25,7 +25,7 @@ from remit.cli.stores import opened
 from remit.cli.streams import own_stdout
 from remit.errors import ConfigurationError
 from remit.limits import Limits
-from remit.outcome import Outcome
+from remit.outcome import Outcome, Reason
 from remit.report import read_state
 from remit.state import RunState
 from remit.store.base import Journal
@@ -115,7 +115,8 @@ async def go_on(
 ) -> Outcome[Any]:
     """Resume a run before somebody's eyes. Errors: `RunBusy`, and as `Remit.resume`."""
     running = where.remit.resuming(state.run_id, limits=limits, reopen=reopen)
-    allowed = limits or state.limits
+    done = state.ended is not None and state.ended.reason == Reason.COMPLETED
+    allowed = state.limits if limits is None or done else limits
     return await watched(
         running, where, shown, interrupts, state.run_id, limits=allowed, tells=tells
     )

@@ -168,7 +168,7 @@ _remit_words() {
           ;;
         "artifact")
           if [[ ${cur} == -* ]]; then
-            local -a _c=("--run" "--range" "--grep" "--out" "--store" "--help" "-h" "--version")
+            local -a _c=("--run" "--range" "--grep" "--out" "--json" "--store" "--help" "-h" "--version")
             local _q
             COMPREPLY=()
             for _x in "${_c[@]}"; do

@@ -134,6 +134,7 @@ complete -c remit -n '__fish_remit_using_command artifact' -l run -r -d 'The run
 complete -c remit -n '__fish_remit_using_command artifact' -l range -r -d 'Only these characters of a text, counted from 0; the second is not in it, and e…'
 complete -c remit -n '__fish_remit_using_command artifact' -l grep -r -d 'Only the lines in which this regular expression is found, each with its number.'
 complete -c remit -n '__fish_remit_using_command artifact' -l out -r -F -d 'Write the bytes to this file, which must not exist.'
+complete -c remit -n '__fish_remit_using_command artifact' -l json -d 'Print one JSON document: the text, the lines that were looked for, or the bytes…'
 complete -c remit -n '__fish_remit_using_command artifact' -l store -r -d 'Where runs are kept: sqlite:///FILE.db. Without it REMIT_STORE, then store in r…'
 
 # Options for: cancel
