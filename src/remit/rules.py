@@ -24,6 +24,7 @@ __all__ = [
     "replied",
     "validate",
     "well_formed",
+    "with_fresh_id",
 ]
 
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")  # the narrowest rule among the providers
@@ -173,15 +174,17 @@ def replied(block: Block) -> Block:
 def fresh_ids(uses: Iterable[ToolUse], taken: AbstractSet[str]) -> tuple[ToolUse, ...]:
     """Well-formed tool uses whose ids are legal, unique and not taken. See `Transcript.fresh_ids`."""
     given: set[str] = set()
-    made: list[ToolUse] = []
-    for use in uses:
-        free = use.id
-        if free in taken or free in given or not _LEGAL_ID.fullmatch(free):
-            n = len(taken) + len(given) + 1
-            while (free := f"call_{n}") in taken or free in given:
-                n += 1
-        given.add(free)
-        name, arguments = well_formed(use.name or _NAMELESS), well_formed(use.arguments)
-        same = free is use.id and name is use.name and arguments is use.arguments
-        made.append(use if same else ToolUse(free, name, arguments))
-    return tuple(made)
+    return tuple([with_fresh_id(use, taken, given) for use in uses])
+
+
+def with_fresh_id(use: ToolUse, taken: AbstractSet[str], given: set[str]) -> ToolUse:
+    """One of them; its id is `given` from now on."""
+    free = use.id
+    if free in taken or free in given or not _LEGAL_ID.fullmatch(free):
+        n = len(taken) + len(given) + 1
+        while (free := f"call_{n}") in taken or free in given:
+            n += 1
+    given.add(free)
+    name, arguments = well_formed(use.name or _NAMELESS), well_formed(use.arguments)
+    same = free is use.id and name is use.name and arguments is use.arguments
+    return use if same else ToolUse(free, name, arguments)

@@ -49,6 +49,7 @@ from remit.rules import (
     replied,
     validate,
     well_formed,
+    with_fresh_id,
 )
 from remit.slots import Answering, Slot, Words, as_settled, slots_for, truth
 
@@ -359,13 +360,12 @@ class Transcript:
             raise TranscriptError("a reply is a message of the assistant")
         if not self._messages:
             raise TranscriptError("a reply cannot come before the first user message")
-        uses = message.tool_uses
-        fresh = iter(self.fresh_ids(uses) if uses else ())
+        given: set[str] = set()
         content: list[Block] = []
         same = True
         for block in message.content:
             if isinstance(block, ToolUse):
-                kept = next(fresh)
+                kept = with_fresh_id(block, self._ids, given)
             elif is_blank(block):
                 same = False
                 continue
