@@ -211,13 +211,13 @@ def test_an_append_takes_a_statement_for_each_thing_that_it_writes(store: Counti
         for _ in range(30):
             ran.clear()
             await store.append(lease, [NewRow("replied", b"{}"), NewRow("started", b"{}")])
-            expected = ["begin", "update", *["insert"] * 4, "commit"]
+            expected = ["begin", "select", "update", *["insert"] * 4, "commit"]
             assert ran == expected
         ran.clear()
         await store.append(
             lease, [NewRow("settled", b"{}")], artifacts=[Artifact.of(b"x" * 20_000, "text/plain")]
         )
-        assert ran == ["begin", "update", *["insert"] * 4, "commit"]
+        assert ran == ["begin", "select", "update", *["insert"] * 4, "commit"]
 
     asyncio.run(main())
 

@@ -193,31 +193,30 @@ def append(
     Gives when the lease was found to be the run's, too.
     """
     lease = written.lease
-    # The fence and the new head in one statement. It stays `running` while it has not heard everything.
     found = connection.execute(
-        "update remit_run set head = ?, next_seq = ?, taken = max(taken, ?), reason = ?, ended_at = ?,"
-        " status = case when ? = 'waiting' and inbox_max > max(taken, ?) then 'running' else ? end"
-        " where run_id = ? and epoch = ? and next_seq = ? and worker = ? and head = ?"
-        " returning root, inbox_max, status",
+        "select root, inbox_max, taken from remit_run"
+        " where run_id = ? and epoch = ? and next_seq = ? and worker = ? and head = ?",
+        (lease.run_id, lease.epoch, lease.next_seq, worker, lease.head),
+    ).fetchone()
+    if found is None:
+        raise Fenced(f"run {lease.run_id!r} has another writer")
+    root, inbox_max, taken_before = found
+    taken = max(taken, taken_before)
+    if status == "waiting" and inbox_max > taken:
+        status = "running"  # it has not heard everything
+    connection.execute(
+        "update remit_run set head = ?, next_seq = ?, status = ?, reason = ?, taken = ?, ended_at = ?"
+        " where run_id = ?",
         (
             written.head,
             written.next_seq,
-            taken,
+            status,
             reason,
-            _now() if status == "ended" else None,
-            status,
             taken,
-            status,
+            _now() if status == "ended" else None,
             lease.run_id,
-            lease.epoch,
-            lease.next_seq,
-            worker,
-            lease.head,
         ),
-    ).fetchall()
-    if not found:
-        raise Fenced(f"run {lease.run_id!r} has another writer")
-    ((root, inbox_max, status),) = found
+    )
     if artifacts:
         _put(connection, root, artifacts)
     _write(connection, written)
