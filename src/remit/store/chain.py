@@ -12,13 +12,19 @@ import hmac
 import struct
 from typing import Final
 
-__all__ = ["SALT_BYTES", "START", "Chain"]
+__all__ = ["SEED_BYTES", "START", "Chain", "salt_of"]
 
-SALT_BYTES: Final = 16
+SEED_BYTES: Final = 32
+_SALT_BYTES: Final = 16
 START: Final = b"\0" * 32
 """What the first link is made on."""
 
 _NUMBERS = struct.Struct(">QQI")
+
+
+def salt_of(seed: bytes, seq: int) -> bytes:
+    """A row's salt. The seed is drawn for each writer of a run, and written nowhere: nobody else derives one."""
+    return hashlib.sha256(seed + seq.to_bytes(8, "big")).digest()[:_SALT_BYTES]
 
 
 class Chain:

@@ -8,6 +8,7 @@ keeping.py   erasing and pruning
 checking.py  whether everything is as it was written; what is kept, in numbers
 copying.py   a copy of a store in use
 writer.py    the one thread that writes, with group commit
+settling.py  who waited for one of its threads, told a few in each turn of the event loop
 schema.py    the tables and their migrations
 liveness.py  whether another worker of the store is alive
 place.py     the file and its name: what deletes, replaces or fills it, and who may read it

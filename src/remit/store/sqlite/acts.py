@@ -33,7 +33,7 @@ from remit.store.base import (
     Superseded,
     wrong_kind,
 )
-from remit.store.chain import SALT_BYTES, START, Chain
+from remit.store.chain import SEED_BYTES, START, Chain, salt_of
 from remit.store.sqlite.files import INLINE_BYTES
 from remit.store.sqlite.names import sought
 from remit.store.sqlite.schema import payload_id
@@ -60,6 +60,9 @@ class OwnLease(Lease):
     """Of the run."""
     head: bytes = START
     """The newest link."""
+    seed: bytes = b""
+    """Of its salts. It is drawn in the writer's thread: to ask the system for chance gives up the interpreter, which
+    may be had back 5 ms later where others are at work."""
 
     def wrote(self, written: Written, found_at: float) -> None:
         """An append was acknowledged."""
@@ -82,10 +85,9 @@ def written_by(chain: Chain, lease: OwnLease, rows: Sequence[NewRow]) -> Written
     """Continue the chain of a run by these rows."""
     links: list[tuple[str, int, int, str, bytes, bytes]] = []
     payloads: list[tuple[int, bytes, bytes]] = []
-    salts = os.urandom(SALT_BYTES * len(rows))
     head, seq = lease.head, lease.next_seq
-    for at, row in enumerate(rows):
-        salt = salts[at * SALT_BYTES : (at + 1) * SALT_BYTES]
+    for row in rows:
+        salt = salt_of(lease.seed, seq)
         digest = chain.digest(salt, row.body)
         head = chain.link(head, seq=seq, epoch=lease.epoch, kind=row.kind, digest=digest)
         links.append((lease.run_id, seq, lease.epoch, row.kind, digest, head))
@@ -113,7 +115,7 @@ def create(
     above = connection.execute("select root from remit_run where run_id = ?", (run.parent,))
     (root,) = above.fetchone() or (root,)
     (number,) = connection.execute("select coalesce(max(number), 0) + 1 from remit_run").fetchone()
-    lease = OwnLease(run.run_id, 0, 0, 0, 0, number=number, head=START)
+    lease = OwnLease(run.run_id, 0, 0, 0, 0, number=number, seed=os.urandom(SEED_BYTES))
     written = written_by(chain, lease, (run.opened,))
     _write(connection, written)
     connection.execute(
@@ -156,7 +158,20 @@ def acquire(
         run_id,
         "status, owner, worker, epoch, next_seq, taken, inbox_max, session, session_at, erased_at, number, head",
     )
-    status, held_by, holder, epoch, next_seq, taken, inbox_max, session, place, erased, *own = found
+    (
+        status,
+        held_by,
+        holder,
+        epoch,
+        next_seq,
+        taken,
+        inbox_max,
+        session,
+        place,
+        erased,
+        number,
+        head,
+    ) = found
     if erased is not None:
         raise JournalError(f"run {run_id!r} was erased: there is nothing to go on from")
     if holder is not None and lives(holder):
@@ -174,7 +189,18 @@ def acquire(
         (owner, worker, epoch + 1, status if status == "ended" else "running", run_id),
     )
     stood: RunStatus = "waiting" if status == "waiting" else "ready"
-    return OwnLease(run_id, epoch + 1, next_seq, taken, inbox_max, stood, time.monotonic(), *own)
+    return OwnLease(
+        run_id,
+        epoch + 1,
+        next_seq,
+        taken,
+        inbox_max,
+        stood,
+        found_at=time.monotonic(),
+        number=number,
+        head=head,
+        seed=os.urandom(SEED_BYTES),
+    )
 
 
 def append(

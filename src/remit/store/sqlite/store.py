@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -56,7 +57,8 @@ from remit.store.sqlite.liveness import Presence, clear_away, is_gone
 from remit.store.sqlite.names import sought, sought_all
 from remit.store.sqlite.place import Place
 from remit.store.sqlite.schema import check, migrate
-from remit.store.sqlite.writer import Comes, Writer, ended
+from remit.store.sqlite.settling import Comes, settling_of
+from remit.store.sqlite.writer import Writer, ended
 from remit.store.watching import watched
 from remit.store.whole import check_named, since
 
@@ -482,7 +484,20 @@ class _Opening:
         """Read something, beside the writer. Errors: `JournalError`."""
         if not self._beat_at:  # there is something to read once the writer has made the tables
             await self.do(_nothing)
-        return await asyncio.wrap_future(self._pool.submit(self._reading, act))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        settling = settling_of(loop)
+
+        def work() -> None:
+            try:
+                read = self._reading(act)
+            except Exception as error:  # noqa: BLE001 - it is whoever reads who hears of it
+                settling.settle([(Comes.AT_ONCE, partial(_raise, future, error))])
+            else:
+                settling.settle([(Comes.AT_ONCE, partial(_give, future, read))])
+
+        self._pool.submit(work)
+        return await future
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Do something slow off the event loop."""
@@ -576,6 +591,16 @@ class _Opening:
                 self.unreleased.popleft()
 
         return beaten
+
+
+def _give(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():  # whoever reads was cancelled; and so below
+        future.set_result(result)
+
+
+def _raise(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 def _nothing(_: object = None) -> None:

@@ -12,15 +12,14 @@ import contextlib
 import queue
 import sqlite3
 import threading
-from collections import deque
 from collections.abc import Callable
-from enum import IntEnum
 from typing import Any, Final, Generic, TypeVar
 
 from remit.errors import JournalError, RemitError
 from remit.store.sqlite.place import Place
+from remit.store.sqlite.settling import Comes, Settle, Settling, settling_of
 
-__all__ = ["Comes", "End", "Work", "Writer", "ended"]
+__all__ = ["End", "Work", "Writer", "ended"]
 
 T = TypeVar("T")
 
@@ -33,8 +32,6 @@ _OF_THE_WORK: Final = (
     sqlite3.ProgrammingError,
 )
 """Of SQLite's errors, those that say something of the values, not of the file."""
-_SETTLED_AT_ONCE: Final = 10
-"""Of those who share a transaction, so many go on in one turn of the event loop. What each does takes about 0.2 ms."""
 
 
 class End(asyncio.Future[T]):
@@ -64,32 +61,19 @@ async def ended(end: asyncio.Future[T]) -> T:
     return end.result()
 
 
-class Comes(IntEnum):
-    """In which order those are told whose work has ended: who began first is done first, and lets go of what it holds."""
-
-    AT_ONCE = 0
-    TAKING_UP = 1
-    """It takes a run up."""
-    NEW = 2
-    """It opens a run."""
-
-
 class Work(Generic[T]):
     """Something to be done in a transaction, and whoever waits for it."""
 
-    __slots__ = ("_act", "_error", "_future", "_loop", "_result", "comes")
+    __slots__ = ("_act", "_error", "_future", "_result", "comes", "settling")
 
     def __init__(self, act: Callable[[sqlite3.Connection], T], comes: Comes) -> None:
         self._act = act
         self.comes = comes
-        self._loop = asyncio.get_running_loop()
-        self._future: End[T] = End(loop=self._loop)
+        loop = asyncio.get_running_loop()
+        self.settling = settling_of(loop)
+        self._future: End[T] = End(loop=loop)
         self._result: Any = None
         self._error: Exception | None = None
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return self._loop
 
     @property
     def future(self) -> End[T]:
@@ -148,8 +132,6 @@ class Writer:
         self._gate = threading.Lock()
         """Nothing is queued behind the end, where nobody would settle it."""
         self._stopped = False
-        self._ended: dict[asyncio.AbstractEventLoop, tuple[deque[Work[Any]], ...]] = {}
-        """What each event loop has yet to tell, as it comes."""
         self._thread = threading.Thread(target=self._run, name="remit store", daemon=True)
         self.failure: JournalError | None = None
         """Why nothing is written any more."""
@@ -202,7 +184,7 @@ class Writer:
                 self._transact(connection, works)
             elif more:
                 self._keep_alive(connection)
-            self._tell(works)
+            _tell(works)
 
     def _next(self) -> tuple[list[Work[Any]], bool]:
         """What is queued, and whether more may come. Empty where it is time for a beat."""
@@ -257,40 +239,6 @@ class Writer:
             self.failure = error
             raise
 
-    def _tell(self, works: list[Work[Any]]) -> None:
-        """Settle the futures, with one call into each event loop."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[Work[Any]]] = {}
-        for work in works:
-            by_loop.setdefault(work.loop, []).append(work)
-        for loop, theirs in by_loop.items():
-            try:
-                loop.call_soon_threadsafe(self._told, loop, theirs)
-            except RuntimeError:  # the loop was closed: nobody waits
-                self._ended.pop(loop, None)
-
-    def _told(self, loop: asyncio.AbstractEventLoop, works: list[Work[Any]]) -> None:
-        """On the event loop: these have ended."""
-        waiting = self._ended.get(loop)
-        ended = waiting or tuple(deque[Work[Any]]() for _ in Comes)
-        for work in works:
-            ended[work.comes].append(work)
-        if waiting is None:
-            self._ended[loop] = ended
-            self._settle(loop)
-
-    def _settle(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Tell those who wait, a few in each turn of the loop: what they do next is not to hold up everybody else."""
-        ended = self._ended[loop]
-        for place in range(_SETTLED_AT_ONCE):
-            # One in each turn from the other end: whatever goes on, nobody waits for ever.
-            order = ended if place else reversed(ended)
-            these = next((each for each in order if each), None)
-            if these is None:
-                del self._ended[loop]
-                return
-            these.popleft().settle()
-        loop.call_soon(self._settle, loop)
-
 
 def _each_behind_a_savepoint(
     connection: sqlite3.Connection, place: Place, works: list[Work[Any]]
@@ -306,3 +254,12 @@ def _roll_back(connection: sqlite3.Connection) -> None:
     with contextlib.suppress(sqlite3.Error):  # what failed is told already
         if connection.in_transaction:
             connection.execute("rollback")
+
+
+def _tell(works: list[Work[Any]]) -> None:
+    """Settle the futures, with one call into each event loop."""
+    by_loop: dict[Settling, list[Settle]] = {}
+    for work in works:
+        by_loop.setdefault(work.settling, []).append((work.comes, work.settle))
+    for settling, theirs in by_loop.items():
+        settling.settle(theirs)
