@@ -65,7 +65,9 @@ async def past_of(store: Journal, run_id: str) -> Past:
         rows = await fill_all(store, each.run.run_id, each.rows)
         transcript = said(RunState(each.run.run_id, rows, transcript))
         new = transcript[begins:]
-        media += tuple([at for at, each in enumerate(new, begins) if unread((each,), _nothing)])
+        media += tuple(
+            [at for at, message in enumerate(new, begins) if unread((message,), _nothing)]
+        )
         size += _size(new)
     made = Known(newest.run_id, newest.head, len(newest.rows), transcript, media, size)
     recent.keep(made, instead_of=start.run_id)
