@@ -15,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from cli_rig import Cli
 
 for _name in ("http_proxy", "https_proxy", "all_proxy"):
@@ -41,6 +43,16 @@ settings.load_profile(
 if "PYTEST_XDIST_WORKER" in os.environ:  # it claims a terminal of a certain size
     os.environ.pop("COLUMNS", None)
     os.environ.pop("LINES", None)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_home_of_a_person(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """What a test keeps at home is nobody's: a command of whoever runs the tests must not find it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+            patched.delenv(name, raising=False)
+        yield
 
 
 @pytest.hookimpl(optionalhook=True)

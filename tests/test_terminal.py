@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cli_rig import environment
 from pty_rig import Person
 from test_cells import NASTY, acts
 
@@ -350,7 +351,7 @@ def test_nobody_is_asked_without_a_terminal(scenes: Path) -> None:
         cwd=scenes,
         input=b"a\na\ny\n",
         capture_output=True,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parent.parent / "src")},
+        env=environment(scenes),
         start_new_session=True,
         check=False,
         timeout=60,
