@@ -270,6 +270,40 @@ def test_a_person_says_yes_by_a_word_and_anything_else_is_no(desk: Cli) -> None:
     assert len(ledger(desk.directory)) == 1
 
 
+class Unsized(Person):
+    """On a terminal that does not know how large it is, as over many a wire."""
+
+    def _size(self, columns: int, rows: int) -> None:
+        super()._size(0 * columns, 0 * rows)
+
+
+@pytest.mark.parametrize("window", [Person, Unsized])
+def test_several_are_asked_about_once_and_shown_whole_on_every_terminal(
+    desk: Cli, window: type[Person]
+) -> None:
+    """E5: nothing is approved unseen, although the terminal says that it has no columns."""
+    ids = [waiting(desk, "pay", f"r{n}")["id"] for n in (1, 2)]
+    for word, code in (("pay", exits.CHECK_FAILED), ("y", exits.OK)):
+        asked = ("approve", *(each[:8] for each in ids), "--no-resume")
+        with window(*asked, cwd=desk.directory) as sees:
+            sees.until("approve all 2, each once? type y:")
+            assert sees.text.count('"amount": 7') == 2
+            assert all(each in sees.text for each in ids)
+            sees.press(f"{word}\r")
+            assert sees.ends() == code
+    assert desk("approvals", "--json").document["approvals"] == []
+
+
+def test_nothing_that_is_decided_is_cut_off_by_a_window_that_is_too_narrow(desk: Cli) -> None:
+    """E5: such a window breaks the rows itself."""
+    pending = waiting(desk)
+    with Person("approve", pending["id"], cwd=desk.directory, columns=6) as sees:
+        sees.until("pay:")
+        assert '"amount":7' in sees.written.decode().replace("\r\n", "").replace(" ", "")
+        sees.press("\r")
+        assert sees.ends() == exits.CHECK_FAILED
+
+
 def test_nobody_is_asked_where_nobody_sits_and_no_beginning_of_an_id_decides(desk: Cli) -> None:
     """E5: what decides without a question names exactly one thing."""
     pending = waiting(desk)

@@ -54,7 +54,7 @@ def approve(
         no_resume: Only approve; remit resume goes on.
         json: Answer with one JSON document: what was decided, what was executed, the outcome.
     """
-    named = (pending, *others)
+    named = tuple(dict.fromkeys((pending, *others)))
     refuse_contradictions(display)
     with own_stdout() as streams, opened(store) as kept_in:
         act = Act(
@@ -96,7 +96,7 @@ def reject(
         no_resume: Only refuse; remit resume goes on.
         json: Answer with one JSON document: what was decided, the outcome.
     """
-    named = (pending, *others)
+    named = tuple(dict.fromkeys((pending, *others)))
     refuse_contradictions(display)
     with own_stdout() as streams, opened(store) as kept_in:
         act = Act(

@@ -17,7 +17,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TextIO, TypeVar
 
 import msgspec
 
@@ -238,6 +238,9 @@ class PlainPage:
             self._notes.flush()
 
 
+_LEAST_COLUMNS: Final = 20
+
+
 class TerminalAsker:
     """Asks on the terminal itself, line by line, wherever the streams of the program go."""
 
@@ -247,7 +250,8 @@ class TerminalAsker:
 
     @property
     def columns(self) -> int:
-        return max(1, self._keyboard.size.columns - 1)
+        # A window that is narrower breaks the rows itself: nothing of what is decided is cut off.
+        return max(_LEAST_COLUMNS, self._keyboard.size.columns - 1)
 
     @property
     def height(self) -> int:

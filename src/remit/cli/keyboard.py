@@ -16,6 +16,8 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Final, NamedTuple
 
+from remit.cli.screen import NO_WINDOW, window_of
+
 __all__ = ["Keyboard", "Press", "Presses", "controlling_terminal"]
 
 _READ_BYTES: Final = 4_096
@@ -136,8 +138,8 @@ class Keyboard:
     def size(self) -> os.terminal_size:
         """Columns and rows."""
         with contextlib.suppress(OSError), _opened(self._path, os.O_RDONLY) as terminal:
-            return os.get_terminal_size(terminal)
-        return os.terminal_size((80, 24))
+            return window_of(terminal)
+        return NO_WINDOW
 
     def write(self, text: str) -> None:
         """Show something beside whatever else the program writes to."""

@@ -9,14 +9,11 @@ from typing import Protocol, TextIO
 
 from remit.analysis.layout import Glyphs, Row
 from remit.cli.display import display_mode
-from remit.cli.screen import paint
+from remit.cli.screen import NO_WINDOW, paint, window_of
 from remit.store.base import Journal
 from remit.store.directory import Directory
 
 __all__ = ["Printer", "Searchable"]
-
-_COLUMNS = 80
-"""Of a terminal that does not say how wide it is."""
 
 
 class Searchable(Journal, Directory, Protocol):
@@ -44,5 +41,5 @@ def _columns(stream: TextIO) -> int | None:
         return None
     with contextlib.suppress(OSError, ValueError):
         # The last column stays free, where terminals differ in when they wrap.
-        return max(1, os.get_terminal_size(stream.fileno()).columns - 1)
-    return _COLUMNS - 1
+        return max(1, window_of(stream.fileno()).columns - 1)
+    return NO_WINDOW.columns - 1

@@ -8,13 +8,17 @@ is not surely ours is never erased.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from remit.analysis.cells import visible
 from remit.analysis.layout import Row, Style, plain
 
-__all__ = ["Cursor", "Screen", "paint"]
+__all__ = ["NO_WINDOW", "Cursor", "Screen", "paint", "window_of"]
+
+NO_WINDOW: Final = os.terminal_size((80, 24))
+"""What counts where a terminal does not say how large it is."""
 
 _SGR: dict[Style, str] = {
     "bold": "1",
@@ -32,6 +36,15 @@ class Cursor(NamedTuple):
 
     row: int
     column: int
+
+
+def window_of(terminal: int) -> os.terminal_size:
+    """Columns and rows of a terminal. One that says 0, as many do over a wire, does not know."""
+    try:
+        size = os.get_terminal_size(terminal)
+    except (OSError, ValueError):
+        return NO_WINDOW
+    return size if size.columns > 0 and size.lines > 0 else NO_WINDOW
 
 
 def paint(row: Row, *, colour: bool) -> str:

@@ -21,7 +21,7 @@ from remit.analysis.cells import cells
 from remit.analysis.layout import Glyphs, Row, Span, quoted
 from remit.cli.editor import Editor
 from remit.cli.keyboard import Keyboard, Press
-from remit.cli.screen import Cursor, Screen
+from remit.cli.screen import NO_WINDOW, Cursor, Screen, window_of
 
 __all__ = ["FRAME_SECONDS", "StatusRows", "Terminal"]
 
@@ -195,11 +195,9 @@ class Terminal:
 
     @property
     def _size(self) -> os.terminal_size:
-        with contextlib.suppress(OSError, ValueError):
-            size = os.get_terminal_size(self._notes.fileno())
-            if size.columns and size.lines:
-                return size
-        return os.terminal_size((80, 24))
+        with contextlib.suppress(OSError, ValueError):  # it may be closed
+            return window_of(self._notes.fileno())
+        return NO_WINDOW
 
     def _draw(self) -> None:
         if self._wanted is not None:
