@@ -13,7 +13,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,18 @@ def gated(files: Files) -> list[Any]:
         files.note("done", x)
         return f"did {x}"
 
+    @remit.tool(effect="confirm", resource=())
+    def gated_generator(x: str) -> Iterator[str]:
+        """Act, bit by bit, in a thread."""
+        files.note("done", x)
+        yield f"did {x}"
+
+    @remit.tool(effect="confirm", resource=())
+    async def gated_async_generator(x: str) -> AsyncIterator[str]:
+        """Act, bit by bit."""
+        files.note("done", x)
+        yield f"did {x}"
+
     @remit.tool(effect="idempotent", resource=())
     async def free(x: str, call: Call[Any]) -> str:
         """Act at once."""
@@ -126,7 +138,7 @@ def gated(files: Files) -> list[Any]:
         effect="confirm",
         resource=(),
     )
-    return [gated_async, gated_sync, free, schema]
+    return [gated_async, gated_sync, gated_generator, gated_async_generator, free, schema]
 
 
 def case_63(files: Files) -> dict[str, Any]:
@@ -156,8 +168,8 @@ def case_64(files: Files) -> dict[str, Any]:
     return {"waits": waits, "first": first, "end": steps.run(), "done": steps.done}
 
 
-def case_65(files: Files) -> dict[str, Any]:
-    """Tools of every kind, and one inside another, wait and are refused."""
+def case_65(files: Files, *, approve: bool = False) -> dict[str, Any]:
+    """Tools of every kind, and one inside another, wait and are decided."""
 
     def shop() -> Shop:
         tools = gated(files)
@@ -174,7 +186,8 @@ def case_65(files: Files) -> dict[str, Any]:
             limits=Limits(steps=5, tokens=10_000, seconds=60),
         )
         helper = inner.as_tool("helper", "Help.", limits=Limits(steps=5, tokens=10_000, seconds=60))
-        batch = [(f"gated_{kind}", {"x": kind}) for kind in ("async", "sync", "schema")]
+        kinds = ("async", "sync", "schema", "generator", "async_generator")
+        batch = [(f"gated_{kind}", {"x": kind}) for kind in kinds]
         return Shop(files, [[*batch, ("helper", {"task": "one"})], "done"], *tools, helper)
 
     steps = Steps(files, shop)
@@ -182,7 +195,7 @@ def case_65(files: Files) -> dict[str, Any]:
     again = steps.run()
     meanwhile = steps.done
     for pending_id in waits["pending"].values():
-        steps.decide(pending_id, approve=False)
+        steps.decide(pending_id, approve=approve)
     return {
         "waits": waits,
         "again": again,
@@ -237,6 +250,7 @@ CASES: dict[str, Callable[[Files], dict[str, Any]]] = {
     "63": case_63,
     "64": case_64,
     "65": case_65,
+    "65, approved": lambda files: case_65(files, approve=True),
 }
 
 

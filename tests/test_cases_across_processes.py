@@ -17,6 +17,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+KINDS = {"async", "sync", "schema", "generator", "async_generator", "inside"}
+
+
 def played(case: str, folder: Path) -> dict[str, Any]:
     process = subprocess.run(
         [sys.executable, RIG, case, folder],
@@ -77,10 +80,23 @@ def test_a_mixed_batch_ends_whole_in_another_process(tmp_path: Path) -> None:
 
 
 def test_no_kind_of_tool_is_entered_without_a_yes_in_whichever_process(tmp_path: Path) -> None:
-    """Case 65, C8, E1: async, in a thread, by schema, inside a child: none while it waits, none after a no."""
+    """Case 65, C8, E1: async, in a thread, by schema, a generator of either kind, inside a child: none while it waits,
+    none after a no.
+    """
     found = played("65", tmp_path)
-    assert set(found["waits"]["pending"]) == {"async", "sync", "schema", "inside"}
+    assert set(found["waits"]["pending"]) == KINDS
     assert found["again"] == found["waits"], "nobody is asked twice"
     assert found["meanwhile"] == found["done"] == {}
-    assert statuses(found["end"])[:3] == ["refused"] * 3
+    assert statuses(found["end"])[:5] == ["refused"] * 5
     assert found["end"]["reason"] == "completed"
+
+
+def test_every_kind_of_tool_is_entered_once_for_its_yes_in_whichever_process(
+    tmp_path: Path,
+) -> None:
+    """Case 65, C8, E1: those that are approved run, a generator to its end, and each of them once."""
+    found = played("65, approved", tmp_path)
+    assert set(found["waits"]["pending"]) == KINDS
+    assert found["meanwhile"] == {}
+    assert statuses(found["end"]) == ["ok"] * 6
+    assert found["done"] == dict.fromkeys(KINDS, 1)
