@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 import remit
 from loop_rig import desk, results, rows, said, statuses, watched
-from remit import Call, ConfigurationError, Limits, MemoryStore, Reason, Remit, Transcript
+from remit import Call, ConfigurationError, Limits, MemoryStore, Reason, Remit, Status, Transcript
 from remit.models.base import ModelProfile
 from remit.models.scripted import ScriptedModel
 from remit.rows import Activated
@@ -380,6 +380,101 @@ def test_what_a_child_cannot_go_on_with_is_unknown_to_its_parent(
     )
     run_virtual(lost(point.store, point.ledger))
     assert "there is no 'pay' now" in caplog.text
+
+
+def around(store: Any, name: str, *tools: Any, times: int = 1) -> Remit[Any]:
+    """A remit with an ordinary tool whose body runs a remit of this name, which pays once."""
+    used = tools[0].name if tools else "pay"
+
+    def asks(transcript: Transcript, _: Any) -> Any:
+        last = transcript.last
+        return "done" if last is not None and last.tool_results else (used, {"amount": 7})
+
+    inner = desk(ScriptedModel(asks), tools or [pay("idempotent")], name=name)
+
+    @remit.tool(name="helper", effect="idempotent")
+    async def body(task: str, call: Call[Any]) -> str:
+        """Help."""
+        outcome = await inner.run(task, deps=call.deps)
+        return outcome.raise_for_reason().text
+
+    return helped(store, body, times)
+
+
+@pytest.mark.parametrize(
+    ("name", "tools"),
+    [("other", ()), ("inner", (transfer,))],
+    ids=["another remit now", "without its tool now"],
+)
+def test_a_run_inside_an_ordinary_body_is_not_exchanged_for_something_else(
+    name: str, tools: tuple[Any, ...]
+) -> None:
+    """J10, E1, E4: what it began is unknown, also when the model asks again, and nothing is done under another key."""
+
+    async def scenario(store: CrashStore) -> None:
+        await around(store, "inner", times=3).run("go", run_id="r", deps=store.ledger)
+
+    lost = 0
+    for point in crash_points(scenario):
+
+        async def main(store: MemoryStore = point.store, ledger: Any = point.ledger) -> None:
+            nonlocal lost
+            done = len(ledger.effects)
+            outcome = await around(store, name, *tools, times=3).run("go", run_id="r", deps=ledger)
+            assert outcome.completed
+            assert len(ledger.effects) <= 3
+            unknown = {each.key for each in results(outcome) if each.status is Status.UNKNOWN}
+            if unknown:
+                lost += 1
+                assert len(unknown) == 1
+                assert len(ledger.effects) == done
+                assert statuses(outcome)[-1] == "unknown", (
+                    "it stays so, however often it is asked for"
+                )
+
+        run_virtual(main())
+    assert lost
+
+
+def test_a_run_inside_an_ordinary_body_is_taken_up_where_nothing_changed() -> None:
+    """J10, E1: the same body with the same remit finds its run, at every point, and nothing is done twice."""
+
+    async def scenario(store: CrashStore) -> None:
+        await around(store, "inner").run("go", run_id="r", deps=store.ledger)
+
+    for point in crash_points(scenario):
+
+        async def main(store: MemoryStore = point.store, ledger: Any = point.ledger) -> None:
+            outcome = await around(store, "inner").run("go", run_id="r", deps=ledger)
+            assert statuses(outcome) == ["ok"]
+            assert len(ledger.effects) == 1
+
+        run_virtual(main())
+
+
+def test_a_body_that_is_retried_asks_for_the_same_runs_inside() -> None:
+    """E1, E2: a retry is no new call, nor are the calls of the runs inside."""
+
+    async def main() -> None:
+        deps, tries = Deps(), list[int]()
+        inner = desk(ScriptedModel(says), [pay("idempotent")], name="inner")
+
+        @remit.tool(name="helper", effect="idempotent", retries=2)
+        async def body(task: str, call: Call[Any]) -> str:
+            """Help."""
+            outcome = await inner.run(task, deps=call.deps)
+            tries.append(1)
+            if len(tries) < 3:
+                raise OSError("the line is down")
+            return outcome.text
+
+        outcome = await helped(MemoryStore(), body).run("go", deps=deps)
+        assert statuses(outcome) == ["ok"]
+        assert len(tries) == 3
+        assert len(deps.keys) == 1
+        assert outcome.spend.tree.calls == 2
+
+    run_virtual(main())
 
 
 def test_very_many_tools_are_told_as_one() -> None:

@@ -45,7 +45,7 @@ from remit.sessions import Begun, GoneOn, begin, with_history
 from remit.state import RunState
 from remit.store.base import Held, Journal, Lease, NewRow, NewRun, RunInfo, Superseded
 from remit.supervise import Cancel
-from remit.surroundings import changes, refuse_unsafe, tools_of
+from remit.surroundings import changes, refuse_exchange, refuse_unsafe, tools_of
 from remit.transcript import Transcript
 from remit.withdraw import withdraw_left
 from remit.workers import Workers
@@ -180,10 +180,30 @@ async def start(config: Config, host: Host, request: Request) -> Activation:
     Errors: `ConfigurationError` where the call is wrong, the model lacks its key or the id stands for another
     request; `SessionBusy`.
     """
-    _check_prices(config, request.limits, host.frame)
-    check_ready(config.model)
     spec_hash = _spec_hash(config.name, request.prompt, request.session)
     run_id = request.run_id or _new_id(config, host.frame, spec_hash)
+    if host.frame is None or not host.frame.begun:
+        return await _start(config, host, request, run_id, spec_hash)
+    host.frame.claim(run_id)
+    try:
+        await refuse_exchange(
+            host.store,
+            host.frame,
+            run_id,
+            lambda name: _spec_hash(name, request.prompt, request.session),
+        )
+        return await _start(config, host, request, run_id, spec_hash)
+    except RemitError:
+        host.frame.lost = True
+        raise
+
+
+async def _start(
+    config: Config, host: Host, request: Request, run_id: str, spec_hash: bytes
+) -> Activation:
+    """The same, for a run with this id. Errors: as `start`."""
+    _check_prices(config, request.limits, host.frame)
+    check_ready(config.model)
     opened = _opened(config, host, request)
     new = NewRun(
         run_id,

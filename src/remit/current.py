@@ -50,6 +50,10 @@ class Frame:
     redact: Redactor | None
     recorded: Bill
     """What the journal of this call's run already says was spent inside."""
+    begun: bool = False
+    """It is an effect that was begun before: what its runs inside did stands, and they are taken up again."""
+    lost: bool = False
+    """A run inside of what was begun before could not be taken up again."""
     over: bool = False
     """The call has its result: nothing may start inside it any more."""
     detaching: bool = False
@@ -61,6 +65,8 @@ class Frame:
     _accounts: dict[str, Budget] = field(default_factory=dict[str, Budget])
     """The newest account of each run inside."""
     _numbered: dict[str, int] = field(default_factory=dict[str, int])
+    _claimed: set[str] = field(default_factory=set[str])
+    """Ids of the runs inside that the body has asked for."""
     _unclaimed: Bill = field(init=False)
     """What is recorded and no run inside has been found to have spent yet."""
     _elsewhere: Bill = NOTHING
@@ -74,6 +80,18 @@ class Frame:
         stem = f"{self.key}/{name}.{digest[:8]}"
         count = self._numbered[stem] = self._numbered.get(stem, 0) + 1
         return stem if count == 1 else f"{stem}.{count}"
+
+    def count_anew(self) -> None:
+        """The body is entered again: it asks for the same runs inside."""
+        self._numbered.clear()
+
+    def claim(self, run_id: str) -> None:
+        """The body asks for this run inside."""
+        self._claimed.add(run_id)
+
+    def has_claimed(self, run_id: str) -> bool:
+        """Whether the body has asked for a run inside."""
+        return run_id in self._claimed
 
     def adopt(
         self,

@@ -7,19 +7,24 @@ that was given for another schema is asked for anew. What would do harm is refus
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from remit.canonical import arguments_hash
 from remit.config import Config
+from remit.current import Frame
 from remit.errors import ConfigurationError
 from remit.state import CallState, RunState
+from remit.store.base import Journal
+from remit.store.directory import Directory, RunQuery
 from remit.tools import Arguments, Effect, Tool
 
-__all__ = ["changes", "refuse_unsafe", "tools_of"]
+__all__ = ["changes", "refuse_exchange", "refuse_unsafe", "tools_of"]
 
 _MOST_NAMED: Final = 64
 """Of more tools than that a run records one fingerprint over all."""
+_MOST_LOOKED_AT: Final = 1_000
+"""Runs inside one call, the newest first."""
 _ALL: Final = "*"
 _OUTPUT: Final = "(output)"
 """The type of the output, among the tools, where the text of the model is held to it and no tool takes it."""
@@ -67,6 +72,30 @@ def refuse_unsafe(state: RunState, config: Config) -> None:
                     f"run {state.run_id!r} cannot go on with these tools: {wrong}. Give the remit the tool as it "
                     f"was, or end the run: cancel({state.run_id!r})"
                 )
+
+
+async def refuse_exchange(
+    store: Journal, frame: Frame, run_id: str, asked_of: Callable[[str], bytes]
+) -> None:
+    """A body that was begun before asks for this run, and not for one that it asked for then.
+
+    `asked_of` gives the digest of what it asks for, had another remit been asked. Errors: `ConfigurationError` where
+    that one is open, or was asked for the same under another name: what it did would be done again under other keys.
+    """
+    if not isinstance(store, Directory) or await store.info(run_id) is not None:
+        return
+    inside = f"{frame.key}/"
+    for entry in await store.runs(RunQuery(prefix=inside), count=_MOST_LOOKED_AT):
+        if (entry.parent or "").startswith(inside) or frame.has_claimed(entry.run_id):
+            continue
+        before = await store.info(entry.run_id)
+        if entry.status != "ended" or (
+            before is not None and before.spec_hash == asked_of(entry.remit)
+        ):
+            raise ConfigurationError(
+                f"the call {frame.key!r} was begun with another run inside, of {entry.remit!r}, which is not asked for "
+                "now"
+            )
 
 
 def _wrong(call: CallState, config: Config) -> str:

@@ -131,6 +131,7 @@ class Execution:
             answer=run.answer,
             redact=run.redact,
             recorded=call.recorded,
+            begun=tool.effect is not Effect.READ and (call.started is not None or call.repeats),
         )
 
     async def compute(self) -> Ending | None:
@@ -159,6 +160,11 @@ class Execution:
             return ending
         self._computed = {**ending.value, **known}
         return None
+
+    @property
+    def lost_run(self) -> bool:
+        """Whether a run inside, of what was begun before, could not be taken up again."""
+        return self._frame.lost
 
     @property
     def leaves_a_trace(self) -> bool:
@@ -202,6 +208,8 @@ class Execution:
     def _code(self) -> Callable[[], Any]:
         """The function with its arguments, for one entry: the last one may have changed what it got."""
         arguments = self._arguments
+        if self._tool.effect is not Effect.READ:
+            self._frame.count_anew()
         if self._read_once:
             read = self._tool.read_arguments(self._call.arguments)
             arguments = read if isinstance(read, Arguments) else arguments

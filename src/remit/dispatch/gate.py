@@ -545,7 +545,7 @@ class Passage:
         effect = self._tool.effect is not Effect.READ
         if effect and execution.in_doubt:
             return unknown("what is wrapped around it cut it short")
-        if self._tool.remit and (self._begun or self.call.repeats):
+        if execution.lost_run:
             return told_of_lost_run(self.run, self.call, raised.error)
         return await self._told(raised, carried_out=effect and execution.carried_out)
 

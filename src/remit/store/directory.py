@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -77,6 +77,7 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+@runtime_checkable
 class Directory(Protocol):
     """What runs there are."""
 
