@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -53,15 +54,19 @@ async def look() -> str:
 
 
 @tool(effect="idempotent", resource="shelf")
-async def hang(call: Call) -> str:
-    """Does not end."""
+async def hang(call: Call[Callable[[], object] | None]) -> str:
+    """Does not end. Says that it has begun, if somebody wants to know."""
+    if call.deps is not None:
+        call.deps()
     await asyncio.Event().wait()
     return "unreachable"
 
 
 @tool(effect="idempotent", resource="shelf")
-async def cling(call: Call) -> str:
-    """Swallows one cancellation, and ends when the second comes."""
+async def cling(call: Call[Callable[[], object] | None]) -> str:
+    """Swallows one cancellation, and ends when the second comes. Says that it has begun."""
+    if call.deps is not None:
+        call.deps()
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.Event().wait()
     await asyncio.Event().wait()
@@ -344,14 +349,19 @@ def test_an_anyio_deadline_raises_timeout_error_after_the_run_is_closed(stubborn
     async def main() -> None:
         remit = brisk(cling if stubborn else hang)
         with pytest.raises(TimeoutError):
-            with anyio.fail_after(SHORT):
-                await remit.run("go", run_id="r")
+            with anyio.fail_after(PATIENCE) as scope:
+                await remit.run("go", run_id="r", deps=partial(expire, scope))
         assert statuses(await closed(remit)) == ["unknown"]
         assert len(ABANDONED) == stubborn
         await end_abandoned()
         await clean()
 
     in_real_time(main)
+
+
+def expire(scope: anyio.CancelScope) -> None:
+    """Have the deadline of a scope pass soon, now that what it is to hit is there."""
+    scope.deadline = anyio.current_time() + SHORT
 
 
 async def end_abandoned() -> None:
@@ -416,7 +426,7 @@ def test_a_scope_that_cancels_without_end_does_not_wake_the_waiting_task_each_ti
 
         async def watched() -> None:
             nonlocal steps
-            running = remit.run("go", run_id="r").__await__()
+            running = remit.run("go", run_id="r", deps=partial(expire, scope)).__await__()
             received: Any = None
             with contextlib.suppress(StopIteration):
                 while True:
@@ -424,7 +434,7 @@ def test_a_scope_that_cancels_without_end_does_not_wake_the_waiting_task_each_ti
                     steps += 1
                     received = await Relay(waited_for)
 
-        with anyio.move_on_after(SHORT):
+        with anyio.move_on_after(PATIENCE) as scope:
             await watched()
         await closed(remit)
         assert steps < 10
@@ -483,9 +493,9 @@ def test_an_interrupt_closes_the_run_before_the_program_ends() -> None:
     remit = brisk(hang)
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        loop.call_later(SHORT, signal.raise_signal, signal.SIGINT)
-        await remit.run("go", run_id="r")
+        interrupt = partial(signal.raise_signal, signal.SIGINT)
+        soon = partial(asyncio.get_running_loop().call_later, SHORT, interrupt)
+        await remit.run("go", run_id="r", deps=soon)
 
     with bounded(), pytest.raises(KeyboardInterrupt):
         asyncio.run(main())
@@ -505,8 +515,7 @@ def test_two_interrupts_do_not_tear_the_transcript() -> None:
             signal.raise_signal(signal.SIGINT)
             loop.call_soon(signal.raise_signal, signal.SIGINT)
 
-        loop.call_later(SHORT, twice)
-        await remit.run("go", run_id="r")
+        await remit.run("go", run_id="r", deps=partial(loop.call_later, SHORT, twice))
 
     with bounded(), pytest.raises(KeyboardInterrupt):
         asyncio.run(main())
