@@ -83,6 +83,20 @@ def test_programs_get_events_with_the_number_of_their_row(told: Cli) -> None:
     assert told("tail", "done", "--jsonl", "--from", "now").out == ""
 
 
+def test_who_begins_later_is_told_the_same_of_what_is_left(told: Cli) -> None:
+    """U7: steps have their numbers and calls their arguments, although nobody was told of what came before."""
+    opening, *lines = told("tail", "done").out.splitlines()
+    seqs = {each["seq"] for each in events(told("tail", "done", "--jsonl").out)}
+    lengths: list[int] = []
+    for seq in sorted(seqs):
+        first, *rest = told("tail", "done", "--from", str(seq)).out.splitlines()
+        assert first == opening
+        assert rest == lines[-len(rest) :]
+        lengths.append(len(rest))
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] == len(lines)
+
+
 def test_who_asks_for_everything_is_told_what_was_billed(told: Cli) -> None:
     """U7: the details of `remit run --verbose`, as far as rows tell them."""
     assert "billed: " in told("tail", "done", "--verbose").out

@@ -7,9 +7,9 @@ followed beside it, each in its own order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
 from remit.analysis.retold import Retelling
 from remit.analysis.story import row_of
@@ -41,20 +41,19 @@ class Followed:
         self.next_seq = 0
 
     async def catch_up(self, store: Searchable, tell: Tell, *, first: int | None) -> None:
-        """Read what is there; what stands from `first` on is told, nothing where it is None.
+        """Read what is there; what stands from `first` on is told as new, nothing where it is None.
 
         Errors: `JournalError` where its rows cannot be read.
         """
         for stored in await store.read(self.run_id, self.next_seq - 1):
             events = await self._take(store, stored, None)
-            if first is not None and stored.seq >= first:
-                tell(self, stored.seq, events)
+            tell(self, stored.seq, events, new=first is not None and stored.seq >= first)
 
     async def watch(self, store: Searchable, tell: Tell) -> None:
         """Tell what is committed from now on, until the run has ended or waits. Errors: `JournalError`."""
         loop = asyncio.get_running_loop()
         async for stored in store.watch(self.run_id, self.next_seq - 1):
-            tell(self, stored.seq, await self._take(store, stored, loop.time()))
+            tell(self, stored.seq, await self._take(store, stored, loop.time()), new=True)
 
     async def _take(
         self, store: Searchable, stored: StoredRow, now: float | None
@@ -64,8 +63,12 @@ class Followed:
         return events
 
 
-Tell: TypeAlias = Callable[[Followed, int, Sequence[Event]], None]
-"""Takes what a row of a run tells, with its number."""
+class Tell(Protocol):
+    """Takes what a row of a run tells, with its number."""
+
+    def __call__(self, run: Followed, seq: int, events: Sequence[Event], *, new: bool) -> None:
+        """What is not `new` came before that which is followed, which may only be understood with it."""
+        ...
 
 
 async def follow_tree(

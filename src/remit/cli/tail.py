@@ -123,9 +123,10 @@ class _Jsonl:
     def __init__(self, answers: TextIO) -> None:
         self._answers = answers
 
-    def tell(self, _: Followed, seq: int, events: Sequence[Event]) -> None:
+    def tell(self, run: Followed, seq: int, events: Sequence[Event], *, new: bool) -> None:
         """Write them. Errors: `BrokenPipeError` once that has gone."""
-        for event in events:
+        del run
+        for event in events if new else ():
             # ASCII, so that no terminal obeys what a model wrote.
             line = json.dumps({"v": 1, "seq": seq, **event.to_json()}, default=str)
             self._answers.write(line.replace("\x7f", "\\u007f") + "\n")
@@ -144,16 +145,19 @@ class _Lines:
         self._verbose = verbose
         self._named = named
         self._views: dict[str, RunView] = {}
+        self._opened: set[str] = set()
 
-    def tell(self, run: Followed, _: int, events: Sequence[Event]) -> None:
+    def tell(self, run: Followed, seq: int, events: Sequence[Event], *, new: bool) -> None:
         """Print what they come to. Errors: `BrokenPipeError` once nobody reads it."""
+        del seq
         root = run.run_id if self._named else next(iter(self._views), run.run_id)
         for event in events:
-            view = self._views.get(root)
-            if view is None:
-                view = self._views[root] = RunView()
+            lines = self._views.setdefault(root, RunView()).apply(event)
+            if not new:
+                continue
+            if root not in self._opened:
+                self._opened.add(root)
                 self._show(root, _opening(run.retelling.story))
-            lines = view.apply(event)
             for line in lines:
                 if self._verbose or not (isinstance(line, Remark) and line.detail):
                     self._show(root, line)
