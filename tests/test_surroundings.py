@@ -355,17 +355,25 @@ def test_a_child_in_doubt_is_not_exchanged_for_something_else(
     assert refused
 
 
-def test_what_a_child_cannot_go_on_with_is_unknown_to_its_parent(
+def test_what_a_child_cannot_go_on_with_is_refused_and_unknown_to_whoever_asks_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """J10, E4: a call of a child whose tool is gone is in doubt, so that asking again begins nothing."""
+    """J10, E4: the root is refused; once it is ended the call is in doubt, so that asking again begins nothing."""
 
     async def scenario(store: CrashStore) -> None:
         await helped(store, helper(), times=3).run("go", run_id="r", deps=store.ledger)
 
     async def lost(store: MemoryStore, ledger: Any) -> None:
-        other = helper("inner", transfer)
-        outcome = await helped(store, other, times=3).resume("r", deps=ledger)
+        other = helped(store, helper("inner", transfer), times=3)
+        before = await rows(other, "r")
+        with pytest.raises(ConfigurationError, match=r"there is no 'pay' now.*cancel"):
+            await other.resume("r", deps=ledger)
+        assert await rows(other, "r") == before, (
+            "whoever resumes hears of it, and nothing is changed"
+        )
+        ended = await other.cancel("r")
+        assert statuses(ended) == ["unknown"]
+        outcome = await other.run("again", history=ended.transcript, deps=ledger)
         assert outcome.completed
         assert statuses(outcome) == ["unknown"] * 3
         assert len({result.key for result in results(outcome)}) == 1

@@ -45,7 +45,13 @@ from remit.sessions import Begun, GoneOn, begin, with_history
 from remit.state import RunState
 from remit.store.base import Held, Journal, Lease, NewRow, NewRun, RunInfo, Superseded
 from remit.supervise import Cancel
-from remit.surroundings import changes, refuse_exchange, refuse_unsafe, tools_of
+from remit.surroundings import (
+    changes,
+    refuse_exchange,
+    refuse_unsafe,
+    refuse_unsafe_inside,
+    tools_of,
+)
 from remit.transcript import Transcript
 from remit.withdraw import withdraw_left
 from remit.workers import Workers
@@ -312,6 +318,10 @@ async def resume(
             )
         return await _as_it_stands(config, host, state)
     refuse_unsafe(state, config)  # before anything is changed; again, once nobody else can
+    if (
+        host.frame is None
+    ):  # whoever resumes the root can act on it; later it would be a result for the model
+        await refuse_unsafe_inside(host.store, state, config.tools)
     check_ready(config.model)
     try:
         return await _activate(config, host, state, deps, limits=limits, reserve=reserve)

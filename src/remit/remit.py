@@ -590,7 +590,7 @@ class Remit(Generic[Deps, Out_co]):
                 timeout=limits.seconds + 4 * self.runtime.grace,
                 resource=(),
             )
-            .running(self.name)
+            .running(self.name, self._config.tools)
         )
 
     def replace(self, **changes: Unpack[Changes]) -> Remit[Deps, Out_co]:

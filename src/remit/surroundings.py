@@ -7,19 +7,20 @@ that was given for another schema is asked for anew. What would do harm is refus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from remit.canonical import arguments_hash
 from remit.config import Config
 from remit.current import Frame
 from remit.errors import ConfigurationError
+from remit.report import read_state
 from remit.state import CallState, RunState
-from remit.store.base import Journal
+from remit.store.base import Journal, RunStatus
 from remit.store.directory import Directory, RunQuery
 from remit.tools import Arguments, Effect, Tool
 
-__all__ = ["changes", "refuse_exchange", "refuse_unsafe", "tools_of"]
+__all__ = ["changes", "refuse_exchange", "refuse_unsafe", "refuse_unsafe_inside", "tools_of"]
 
 _MOST_NAMED: Final = 64
 """Of more tools than that a run records one fingerprint over all."""
@@ -28,6 +29,7 @@ _MOST_LOOKED_AT: Final = 1_000
 _ALL: Final = "*"
 _OUTPUT: Final = "(output)"
 """The type of the output, among the tools, where the text of the model is held to it and no tool takes it."""
+_OPEN: Final[frozenset[RunStatus]] = frozenset({"ready", "running", "waiting"})
 _STRICTNESS: Final = tuple(each.value for each in (Effect.READ, Effect.IDEMPOTENT, Effect.CONFIRM))
 
 
@@ -64,14 +66,46 @@ def changes(state: RunState, config: Config) -> dict[str, tuple[str, ...]]:
 
 def refuse_unsafe(state: RunState, config: Config) -> None:
     """Errors: `ConfigurationError` where an open call would be treated as less than it was begun as."""
-    for call in state.calls:
-        if not call.settled:
-            wrong = _wrong(call, config)
-            if wrong:
-                raise ConfigurationError(
-                    f"run {state.run_id!r} cannot go on with these tools: {wrong}. Give the remit the tool as it "
-                    f"was, or end the run: cancel({state.run_id!r})"
-                )
+    wrong = _wrong_in(state, config.tools)
+    if wrong:
+        raise _refusal(state.run_id, wrong)
+
+
+async def refuse_unsafe_inside(
+    store: Journal, state: RunState, tools: Mapping[str, Tool[..., Any]]
+) -> None:
+    """The same for the runs inside its open calls that are child loops, and those inside them.
+
+    Errors: `ConfigurationError`, `JournalError`.
+    """
+    root, around = state.run_id, [(state, tools)]
+    while around:
+        run, known = around.pop()
+        for call in run.calls:
+            tool = known.get(call.use.name)
+            if call.settled or call.started is None or tool is None or not tool.inside:
+                continue
+            for child in await _open_inside(store, call.key or "", run.run_id):
+                inside = await read_state(store, child)
+                wrong = _wrong_in(inside, tool.inside)
+                if wrong:
+                    raise _refusal(root, f"in the run of {tool.remit!r} inside, {wrong}")
+                around.append((inside, tool.inside))
+
+
+async def _open_inside(store: Journal, key: str, around: str) -> Sequence[str]:
+    """The runs inside a call that have not ended."""
+    if not isinstance(store, Directory):
+        return ()
+    query = RunQuery(statuses=_OPEN, parent=around, prefix=f"{key}/")
+    return [entry.run_id for entry in await store.runs(query, count=_MOST_LOOKED_AT)]
+
+
+def _refusal(run_id: str, wrong: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"run {run_id!r} cannot go on with these tools: {wrong}. Give the remit the tool as it was, or end the "
+        f"run: cancel({run_id!r})"
+    )
 
 
 async def refuse_exchange(
@@ -98,14 +132,20 @@ async def refuse_exchange(
             )
 
 
-def _wrong(call: CallState, config: Config) -> str:
+def _wrong_in(state: RunState, tools: Mapping[str, Tool[..., Any]]) -> str:
+    """What harm it would do to go on with the open calls of a run; empty where it does none."""
+    wrongs = (_wrong(call, tools) for call in state.calls if not call.settled)
+    return next(filter(None, wrongs), "")
+
+
+def _wrong(call: CallState, tools: Mapping[str, Tool[..., Any]]) -> str:
     """What harm it would do to go on with an open call; empty where it does none.
 
     Of what may have taken effect nobody may say "not run", nor begin it anew under another key; and what was asked
     as an effect of one class is not carried out as one of a looser class.
     """
     name = call.use.name
-    tool = config.tools.get(name)
+    tool = tools.get(name)
     in_doubt = call.started is not None and call.handed_out is None
     if tool is None:
         if not in_doubt:

@@ -113,6 +113,8 @@ class Tool(Generic[P, R]):
     """The model is told that the call failed, and not how."""
     remit: str
     """The name of the remit that it is (`Remit.as_tool`); empty for every other tool."""
+    inside: Mapping[str, Tool[..., Any]]
+    """The tools of that remit."""
     is_async: bool
     """Calling the function makes a coroutine; else it blocks and belongs in a worker."""
     wants_call: bool
@@ -159,6 +161,7 @@ class Tool(Generic[P, R]):
         self.is_elsewhere = options.elsewhere
         self.hidden_errors = options.hidden_errors
         self.remit = ""
+        self.inside = {}
         self.is_async = is_async(function)
         self.wants_call = call_parameter is not None
         self.computed = computed
@@ -230,9 +233,9 @@ class Tool(Generic[P, R]):
         """Under one condition more."""
         return self._changed(conditions=(*self.conditions, condition))
 
-    def running(self, remit: str) -> Tool[P, R]:
-        """As the tool that a remit of this name is: a call is a run of it."""
-        return self._changed(remit=remit)
+    def running(self, remit: str, inside: Mapping[str, Tool[..., Any]]) -> Tool[P, R]:
+        """As the tool that a remit of this name and with these tools is: a call is a run of it."""
+        return self._changed(remit=remit, inside=inside)
 
     def unclaimed(self) -> Tool[P, R]:
         """Without its resources, which hold nobody back in another process: for tests that play two of them."""
