@@ -19,6 +19,7 @@ import pytest
 
 from cli_rig import ROOT, Cli, Ended, environment, program, write_script
 from pty_rig import Person
+from remit.analysis.cells import cells
 from remit.cli import exits
 from remit.cli.own_key import is_sealed, sealed
 
@@ -654,6 +655,17 @@ def test_a_call_that_was_not_run_is_not_told_as_executed(desk: Cli) -> None:
     ended = desk("approve", pending["id"], "--yes")
     assert "not executed: call r1:1:pay:" in ended.err
     assert "changed pay" in ended.err
+
+
+def test_the_list_of_what_is_waited_for_fits_its_terminal(desk: Cli) -> None:
+    """E6: a row for each, however narrow; the id stands first and whole."""
+    pending = waiting(desk)
+    with Person("approvals", cwd=desk.directory, columns=40) as sees:
+        assert sees.ends() == 0
+    rows = [row for row in sees.scrollback if row]
+    assert len(rows) == 2
+    assert all(cells(row) < 40 for row in rows)
+    assert rows[1].startswith(pending["id"])
 
 
 def test_people_who_type_inbox_get_their_inbox(desk: Cli) -> None:

@@ -8,12 +8,14 @@ from typing import Final
 
 from remit.analysis.cells import cells, clip, one_line
 from remit.analysis.figures import span
+from remit.analysis.layout import Span, fitted
 from remit.analysis.times import ago
 from remit.cli import exits
 from remit.cli.cases import Case, case_document, open_cases
 from remit.cli.documents import VERSION, write_document
 from remit.cli.locations import location_here, no_store
 from remit.cli.options import StoreFlag
+from remit.cli.reading import Printer
 from remit.cli.stores import opened
 from remit.cli.streams import complain, own_stdout
 
@@ -44,8 +46,13 @@ def approvals(*, store: StoreFlag = None, json: bool = False) -> int:
         elif not cases:
             print("Nothing is waited for.", file=streams.answer)
         else:
-            for line in _table([_HEAD, *map(_row, cases)]):
-                print(line, file=streams.answer)
+            printer = Printer(streams.answer)
+            lines = _table([_HEAD, *map(_row, cases)])
+            rows = [(Span(printer.glyphs.carried(line)),) for line in lines]
+            columns = printer.columns
+            printer.show(
+                rows if columns is None else [fitted(row, columns, printer.glyphs) for row in rows]
+            )
     return exits.OK
 
 
