@@ -383,7 +383,9 @@ class SqliteStore:
     ) -> Coroutine[Any, Any, T]:
         """Do what names these artifacts, with what is too large for a row written before."""
         large = [each for each in artifacts if len(each.data) > INLINE_BYTES]
-        return self._do(act, comes) if not large else self._beside(large, act, comes)
+        if large:
+            return self._beside(large, act, comes)
+        return ended(self._open().writer.submit(act, comes))
 
     async def _beside(
         self, large: Sequence[Artifact], act: Callable[[sqlite3.Connection], T], comes: Comes
