@@ -443,6 +443,75 @@ def test_a_grant_that_is_over_when_a_thread_is_free_enters_no_body() -> None:
     asyncio.run(main())
 
 
+def test_a_grant_that_is_over_when_its_wrappers_let_the_call_through_enters_no_body() -> None:
+    """E9, W1: a wrapper that holds a call back for longer than the grant has it put before a person."""
+
+    async def hold_back(invocation: Any, proceed: Callable[[], Any]) -> Any:
+        await asyncio.sleep(40)
+        return await proceed()
+
+    async def main() -> None:
+        wrapped = remit.wrap_tools(hold_back)([pay])
+        support, deps = desk(calls(("pay", {"amount": 5})), wrapped), list[str]()
+        await support.grant("pay", arguments={"amount": 5}, expires=10, by="dana")
+        outcome = await support.run("go", run_id="r", deps=deps)
+        assert outcome.reason is Reason.WAITING
+        assert deps == []
+        assert outcome.spend.tree.calls == 0
+        await support.decide(outcome.pending[0].token, approve=True, by="erin")
+        assert statuses(await support.resume("r", deps=deps)) == ["ok"]
+        assert deps == ["paid"]
+
+    run_virtual(main())
+
+
+def test_a_call_whose_grant_is_over_is_decided_in_process_where_somebody_is_there() -> None:
+    """E9, E5: as if there had been no grant, so the callback is asked, once."""
+    asked: list[str] = []
+
+    async def decides(pending: remit.Pending) -> remit.Decision:
+        asked.append(pending.tool)
+        return remit.Decision(approve=True, by="erin")
+
+    async def main() -> None:
+        support, deps = desk(BEHIND, [count, pay], confirm=decides), list[str]()
+        await support.grant("pay", arguments={"amount": 5}, expires=10, by="dana")
+        outcome = await support.run("go", run_id="r", deps=deps)
+        assert statuses(outcome) == ["ok", "ok"]
+        assert deps == ["counting", "paid"]
+        assert asked == ["pay"]
+
+    run_virtual(main())
+
+
+def test_a_call_is_not_handed_out_under_a_grant_that_is_over() -> None:
+    """E9: whoever executes it elsewhere would believe that somebody had allowed it."""
+    elsewhere = remit.Tool.elsewhere(
+        name="pay",
+        description="Pay.",
+        parameters={
+            "type": "object",
+            "properties": {"amount": {"type": "integer"}},
+            "required": ["amount"],
+            "additionalProperties": False,
+        },
+        effect="confirm",
+        resource="till",
+        timeout=600,
+    )
+
+    async def main(expires: float) -> list[str]:
+        support, deps = desk(BEHIND, [count, elsewhere]), list[str]()
+        await support.grant("pay", arguments={"amount": 5}, expires=expires, by="dana")
+        outcome = await support.run("go", run_id="r", deps=deps)
+        assert outcome.reason is Reason.WAITING
+        granted = [row.kind for row in await rows(support, "r") if isinstance(row, Granted)]
+        return [each.kind for each in outcome.pending] + granted
+
+    assert run_virtual(main(10)) == ["approval"]
+    assert run_virtual(main(100)) == ["result", "granted"]
+
+
 def test_another_grant_takes_the_place_of_one_that_is_over() -> None:
     """E9: what counts is what stands when the call begins, and the journal names that."""
 
