@@ -20,6 +20,7 @@ from remit.supervise import (
     Raised,
     Returned,
     arrived,
+    as_ending,
     contained,
     give_up,
     outlasted,
@@ -109,7 +110,7 @@ class Body:
             await outlasted(job, until=until, halt=halt)
         if job.done():
             return Ended(self._ending(), cut)
-        dropped = self._workers.abandon(job, lambda end: on_late(_as_ending(end)))
+        dropped = self._workers.abandon(job, lambda end: on_late(as_ending(end)))
         return Ended(None, cut, entered=not dropped)
 
     def _ending(self) -> Ending:
@@ -132,7 +133,3 @@ def run_inline(code: Callable[[], Any]) -> tuple[Ending, float]:
     except BaseException as error:  # noqa: BLE001 - a body like any other: whatever it raises is its call's error
         ending = Raised(error)
     return ending, time.perf_counter() - began
-
-
-def _as_ending(end: Any) -> Ending:
-    return Raised(end) if isinstance(end, BaseException) else Returned(end)

@@ -32,6 +32,7 @@ __all__ = [
     "Returned",
     "Waiter",
     "arrived",
+    "as_ending",
     "contained",
     "give_up",
     "leave",
@@ -60,6 +61,11 @@ class Raised(msgspec.Struct, frozen=True):
 
 Ending: TypeAlias = Returned | Raised
 HaltCause: TypeAlias = Literal["cancelled", "vetoed", "detached"]
+
+
+def as_ending(end: Any) -> Ending:
+    """How a thread ended that tells what it returned or raised as one thing."""
+    return Raised(end) if isinstance(end, BaseException) else Returned(end)
 
 
 class Cancel(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -19,7 +19,7 @@ from typing import Any
 from remit.dispatch.results import as_outcome
 from remit.errors import ConfigurationError
 from remit.outcome import Outcome, Reason
-from remit.supervise import Ending, Raised, Returned, Waiter
+from remit.supervise import Ending, Raised, Returned, Waiter, as_ending
 from remit.tools import Effect
 from remit.tools.derived import Invocation, ToolWrapper
 from remit.workers import Workers
@@ -174,7 +174,7 @@ class Descent:
 
     def _left_ended(self, end: Any) -> None:
         self._left -= 1
-        self._on_late(_as_ending(end))
+        self._on_late(as_ending(end))
 
     # The end of the call
 
@@ -197,7 +197,7 @@ class Descent:
         return not self._dropped
 
     def _arrived_late(self, end: Any) -> None:
-        self._late = _as_ending(end)
+        self._late = as_ending(end)
         if self._waiter is not None:
             self._waiter.wake()
 
@@ -210,7 +210,3 @@ class Descent:
 async def _in_place(code: Callable[[], Any]) -> Any:
     value = code()
     return await value if inspect.isawaitable(value) else value
-
-
-def _as_ending(end: Any) -> Ending:
-    return Raised(end) if isinstance(end, BaseException) else Returned(end)
