@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import selectors
 import sys
 import time
@@ -46,28 +47,42 @@ class Seen:
     held: int
     """Flushes of the event loop's own thread."""
     seconds: float
-    longest: float
-    """The longest time between two turns of the loop, in seconds."""
+    waited: float
+    """The longest that one turn of the loop waited for anything but a processor, in seconds."""
     usual: float
-    """What nine of ten are below."""
+    """What nine of ten gaps between the turns of a task are below, in seconds."""
     busiest: float
     """The most that one turn of the loop took of its thread, in seconds of CPU: what others do here is not in it."""
 
 
 class Turns(selectors.DefaultSelector):
-    """A selector that takes the CPU of the loop's thread from each wait to the next."""
+    """A selector that takes what the loop's thread does from each wait to the next."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.busiest = 0.0
-        self._began: float | None = None
+        self.busiest = self.waited = 0.0
+        self._queued = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+        self._began: tuple[float, float, float] | None = None
 
     def select(self, timeout: float | None = None) -> Any:
         if self._began is not None:
-            self.busiest = max(self.busiest, time.thread_time() - self._began)
+            took, busy, queued = (
+                now - then for now, then in zip(self._now(), self._began, strict=True)
+            )
+            self.busiest = max(self.busiest, busy)
+            self.waited = max(self.waited, took - busy - queued)
         found = super().select(timeout)
-        self._began = time.thread_time()
+        self._began = self._now()
         return found
+
+    def _now(self) -> tuple[float, float, float]:
+        """Time, CPU of the thread, and how long it waited for a processor that others had."""
+        _, queued, _ = os.pread(self._queued, 100, 0).split()
+        return time.perf_counter(), time.thread_time(), int(queued) / 1e9
+
+    def close(self) -> None:
+        super().close()
+        os.close(self._queued)
 
 
 class Beat:
@@ -88,15 +103,17 @@ class Beat:
         await asyncio.sleep(0)  # what this turn did before is not a part of it
         all_before, held_before = flushes()
         began, task = time.perf_counter(), asyncio.create_task(self.beat())
-        self._turns.busiest = 0.0
+        self._turns.busiest = self._turns.waited = 0.0
         await work
         seconds = time.perf_counter() - began
         task.cancel()
         all_, held = flushes()
         gaps = sorted(self._gaps)
         usual = gaps[len(gaps) * 9 // 10]
-        busiest = self._turns.busiest
-        return Seen(all_ - all_before, held - held_before, seconds, gaps[-1], usual, busiest)
+        turns = self._turns
+        return Seen(
+            all_ - all_before, held - held_before, seconds, turns.waited, usual, turns.busiest
+        )
 
 
 def says(transcript: Transcript, request: ModelRequest) -> Any:

@@ -66,7 +66,7 @@ def test_a_slow_flush_holds_up_no_event_loop(seen: tuple[Path, dict[str, Any]], 
     assert found["held"] == 0
     assert found["busiest"] < LOOP_SECONDS, "a hundred who were told at once go on in many turns"
     assert found["usual"] < LOOP_SECONDS
-    assert found["longest"] < FLUSH_SECONDS
+    assert found["waited"] < FLUSH_SECONDS / 4
 
 
 def test_runs_on_a_slow_disk_share_its_flushes(seen: tuple[Path, dict[str, Any]]) -> None:

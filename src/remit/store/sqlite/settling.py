@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 __all__ = ["Comes", "Settle", "Settling", "settling_of"]
 
-_IN_A_TURN: Final = 5
+_IN_A_TURN: Final = 3
 _FROM_THE_OTHER_END: Final = 10
 """One in so many: whatever goes on, nobody waits for ever."""
 
