@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -13,6 +14,7 @@ import pytest
 import remit
 from loop_rig import LIMITS, results, said, statuses
 from remit import Call, Outcome, Reason, Remit, Runtime, SqliteStore, Transcript
+from remit.errors import JournalError
 from remit.pending import TOKENS
 from remit.testing import ScriptedModel
 
@@ -221,6 +223,36 @@ def test_a_conversation_goes_on_whose_doubt_is_a_call_of_a_run_that_was_erased(
     assert keys(third)[:2] == [key, key]
     assert third.reason is (Reason.WAITING if effect == "confirm" else Reason.COMPLETED)
     assert set(world.entered) == {key}
+
+
+def test_what_cannot_be_kept_when_it_lands_late_is_logged_and_stays_in_doubt(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E4: nobody waits for whoever keeps it, so nobody is told by an error; the next process asks again by its key."""
+    world = World(tmp_path, "idempotent", "history")
+    errors: list[Any] = []
+
+    async def first(desk: Remit[Any], store: SqliteStore) -> None:
+        async def full(run_id: str, kind: Any, body: bytes = b"", **_: Any) -> bool:
+            tried.set()
+            raise JournalError("the disk is full")
+
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        tried = asyncio.Event()
+        outcome = await world.ask(desk, "first")
+        assert statuses(outcome) == ["unknown"]
+        monkeypatch.setattr(store, "post", full)
+        world.lands.set()
+        await tried.wait()
+        await asyncio.sleep(0)
+        gc.collect()
+
+    world.do(first, slow="lands")
+    assert errors == []
+    assert "a late outcome was not kept: the disk is full" in caplog.text
+    outcome = world.again()
+    assert len(set(keys(outcome))) == 1
+    assert statuses(outcome) == ["unknown", "ok"]
 
 
 def test_an_idempotent_repeat_runs_under_the_key_of_the_first_in_the_next_process(

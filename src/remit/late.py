@@ -14,6 +14,8 @@ from typing import Final
 import msgspec
 
 from remit.artifacts import HANDLE_PREFIX, Artifact
+from remit.errors import JournalError
+from remit.log import LOGGER
 from remit.rows import Late, encode_row, read_late
 from remit.shown import handles_of
 from remit.store.base import Journal
@@ -74,7 +76,10 @@ class StillRunning:
         body = encode_row(late.row)
         for told in dict.fromkeys((run_id, _run_of(late.row.key))):
             # The first call's run may be gone by now, or in another store: then this one alone has it.
-            await store.post(told, "late", body, artifacts=late.artifacts)
+            try:
+                await store.post(told, "late", body, artifacts=late.artifacts)
+            except JournalError as error:  # the doubt stays, and nobody is here to be told
+                LOGGER.warning("run %s: a late outcome was not kept: %s", told, error)
 
     def asked(self, key: str, store: Journal) -> None:
         """It came to a question that nobody hears any more: whoever repeats the call asks it himself."""
