@@ -26,7 +26,7 @@ from remit.store.chain import START, Chain
 from remit.store.names import store_named
 from remit.store.sqlite import SqliteStore
 from remit.store.sqlite.files import INLINE_BYTES
-from remit.store.sqlite.schema import VERSION, check, migrate
+from remit.store.sqlite.schema import _STEPS, APPLICATION_ID, VERSION, check, migrate
 from remit.testing import JournalConformance
 
 
@@ -530,6 +530,27 @@ def test_a_database_that_another_process_locks_is_a_typed_error(
     connection.close()
     asyncio.run(store.append(lease, [NewRow("said", b"y")]))
     assert [row.body for row in asyncio.run(store.read("r"))] == [b"{}", b"y"]
+
+
+def test_what_a_call_came_to_late_is_kept_by_a_process_that_opened_the_file_before_it_was_migrated(
+    opened: Callable[..., SqliteStore], path: Path
+) -> None:
+    """J2, E4: it leaves no row of its own, and its statements name no columns; the run goes on with it."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as older:
+        for statement in (each for step in _STEPS[:2] for each in step):
+            older.execute(statement)
+        older.execute(f"pragma application_id = {APPLICATION_ID}")
+        older.execute("pragma user_version = 2")
+        store = opened()
+        asyncio.run(begun(store))
+        late = Artifact.of(b"what it came to", "text/plain")
+        older.execute(
+            "insert or ignore into remit_artifact values (?, ?, ?, ?)",
+            (late.digest, late.media_type, len(late.data), late.data),
+        )
+        older.execute("insert or ignore into remit_holding values (?, ?)", ("r", late.digest))
+    assert asyncio.run(store.artifact("r", late.digest)) == late
+    assert [each for each in asyncio.run(store.check()) if "artifact" in each.what] == []
 
 
 # --- artifacts -----------------------------------------------------------------------------------

@@ -139,7 +139,7 @@ def create(
     _put(connection, root, run.artifacts)
     if root != shared:  # or what the conversation names is held already
         connection.executemany(
-            "insert or ignore into remit_holding select digest, ? from remit_artifact where digest = ?",
+            "insert or ignore into remit_holding(root, digest) select ?, digest from remit_artifact where digest = ?",
             [(root, digest) for digest in run.brought],
         )
     return True
@@ -425,5 +425,6 @@ def _put(connection: sqlite3.Connection, root: str, artifacts: Sequence[Artifact
             (artifact.digest, artifact.media_type, len(artifact.data), data),
         )
         connection.execute(
-            "insert or ignore into remit_holding values (?, ?)", (artifact.digest, root)
+            "insert or ignore into remit_holding(root, digest) values (?, ?)",
+            (root, artifact.digest),
         )

@@ -180,8 +180,8 @@ _THIRD: Final = (
     "alter table remit_holding rename to remit_holding_2",
     """
     create table remit_holding(
+        root text not null,       -- first, as it was: a process that has the file open since before names no columns
         digest text not null,
-        root text not null,
         primary key(digest, root)
     ) without rowid
     """,
