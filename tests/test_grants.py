@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -558,6 +558,45 @@ def test_the_policy_is_asked_again_about_a_call_that_waited_for_another() -> Non
     assert outcome.reason is Reason.WAITING
     deps, outcome = run_virtual(main(Allow()))
     assert deps == ["counting", "tagged"]
+
+
+class Counting(MemoryStore):
+    """Counts how often somebody looks for grants."""
+
+    looked = 0
+
+    async def grants(self, remit: str, tool: str | None = None) -> Sequence[Grant]:
+        self.looked += 1
+        return await super().grants(remit, tool)
+
+
+def test_nobody_is_asked_again_about_a_call_that_waited_for_nothing() -> None:
+    """E5, E9: one answer for each time that a call is judged, and no look at grants where no yes is wanted."""
+
+    async def main(tool: str, arguments: dict[str, Any], expected: list[str]) -> int:
+        asked, store, deps = list[str](), Counting(), list[str]()
+
+        def judge(request: PolicyRequest) -> Allow:
+            asked.append(request.tool)
+            return Allow()
+
+        support = desk(calls((tool, arguments)), [count, pay, tag], policy=judge, store=store)
+        await support.grant("pay", arguments={"amount": 5}, expires=10, by="dana")
+        store.looked = 0
+        outcome = await support.run("go", run_id="r", deps=deps)
+        if outcome.pending:
+            await support.decide(outcome.pending[0].token, approve=True, by="erin")
+            outcome = await support.resume("r", deps=deps)
+        assert statuses(outcome) == ["ok"]
+        assert len(deps) == 1
+        assert asked == expected
+        return store.looked
+
+    assert run_virtual(main("tag", {"order": "1"}, ["tag"])) == 0
+    assert run_virtual(main("pay", {"amount": 5}, ["pay"])) > 0, "under the grant"
+    assert run_virtual(main("pay", {"amount": 6}, ["pay", "pay"])) > 0, (
+        "before and after the decision"
+    )
 
 
 def test_a_run_inside_that_was_granted_and_waits_goes_on_under_the_grant() -> None:
