@@ -484,6 +484,28 @@ def test_a_call_whose_grant_is_over_is_decided_in_process_where_somebody_is_ther
     run_virtual(main())
 
 
+def test_a_call_that_a_detach_kept_from_its_body_is_not_in_doubt() -> None:
+    """K1, E3: its start is on record and its body was not entered, so it runs when the run is taken up, once."""
+
+    async def main() -> None:
+        support, deps = desk(ASKED, [refund]), list[str]()
+        described = {"order": "1042", "amount": ANY}
+        await support.grant("refund", arguments=described, expires=60, by="dana")
+        async with support.stream("go", run_id="r", deps=deps) as live:
+            async for event in live:
+                if event.kind == "granted":
+                    break
+            await live.detach()
+        assert deps == []
+        assert "started" in [row.kind for row in await rows(support, "r")]
+        outcome = await support.resume("r", deps=deps)
+        assert statuses(outcome) == ["ok"]
+        assert len(deps) == 1
+        assert outcome.spend.tree.calls == 1
+
+    run_virtual(main())
+
+
 def test_a_call_is_not_handed_out_under_a_grant_that_is_over() -> None:
     """E9: whoever executes it elsewhere would believe that somebody had allowed it."""
     elsewhere = remit.Tool.elsewhere(

@@ -513,7 +513,7 @@ class Passage:
         return not self._turned_back
 
     def _turn_back(self) -> None:
-        """It was about to begin, and what let it in is over: no body was entered, and it is judged anew."""
+        """It was about to begin, and does not: no body was entered, and it is judged anew."""
         self._turned_back = True
         self.run.record.write(TurnedBack(self.call.use.id))
 
@@ -615,8 +615,10 @@ class Passage:
             self._settle(interrupted(self._tool, "it was interrupted: the run was stopped"))
 
     def _stay_out(self, why: str | None = None) -> None:
-        """The body is not entered. On a detach the call stays open."""
+        """The body is not entered. On a detach the call stays open, and whoever resumes knows that it was not."""
         if self._halt.cause == "detached":
+            if self.call.started is not None and not self._begun and not self.entered:
+                self._turn_back()
             return
         words = {None: "it waited until its time was over", "cancelled": "the run was cancelled"}
         self._settle(not_run(why or words.get(self._halt.cause, "a guard vetoed this turn")))
