@@ -23,6 +23,7 @@ from remit.errors import ConfigurationError, DecisionError, Fenced, JournalError
 from remit.models.scripted import ScriptedModel
 from remit.store.base import Held, Journal, Lease, NewRow, NewRun
 from remit.store.chain import START, Chain
+from remit.store.directory import RunQuery
 from remit.store.names import store_named
 from remit.store.sqlite import SqliteStore
 from remit.store.sqlite.files import INLINE_BYTES
@@ -551,6 +552,41 @@ def test_what_a_call_came_to_late_is_kept_by_a_process_that_opened_the_file_befo
         older.execute("insert or ignore into remit_holding values (?, ?)", ("r", late.digest))
     assert asyncio.run(store.artifact("r", late.digest)) == late
     assert [each for each in asyncio.run(store.check()) if "artifact" in each.what] == []
+
+
+def test_a_damaged_run_of_the_first_version_keeps_no_other_from_being_migrated(
+    opened: Callable[..., SqliteStore], path: Path
+) -> None:
+    """J2: what cannot be read of it is left out of the list, and it is refused itself."""
+    bodies = {
+        "whole": b'{"remit":"clinic"}',
+        "cut": b'{"remit":"cli',
+        "strange": b"\xff\x00",
+        "gone": None,
+    }
+    with closing(sqlite3.connect(path)) as older, older:
+        for statement in _STEPS[0]:
+            older.execute(statement)
+        for run_id, body in bodies.items():
+            older.execute(
+                "insert into remit_run values (?, x'', null, ?, 'ended', null, null, 1, 1, x'', 0, 0, 1.0, 2.0)",
+                (run_id, run_id),
+            )
+            older.execute("insert into remit_row values (?, 0, 1, 'ended', x'', x'')", (run_id,))
+            if body is not None:
+                older.execute("insert into remit_payload values (?, 0, x'', ?)", (run_id, body))
+        older.execute(f"pragma application_id = {APPLICATION_ID}")
+        older.execute("pragma user_version = 1")
+    store = opened()
+    listed = asyncio.run(store.runs(RunQuery(), count=9))
+    assert {each.run_id: each.remit for each in listed} == {
+        "whole": "clinic",
+        "cut": "",
+        "strange": "",
+        "gone": "",
+    }
+    with pytest.raises(JournalError):
+        asyncio.run(store.read("cut"))
 
 
 # --- artifacts -----------------------------------------------------------------------------------

@@ -119,16 +119,19 @@ _SECOND: Final = (
     "alter table remit_run add column erased_at real",
     """
     update remit_run set (remit, tags) = (
-        select json_extract(cast(body as text), '$.remit'),
-               coalesce(json_extract(cast(body as text), '$.tags'), '{}')
-        from remit_payload p where p.run_id = remit_run.run_id and p.seq = 0
+        select coalesce(json_extract(said, '$.remit'), ''), coalesce(json_extract(said, '$.tags'), '{}')
+        from (select cast(body as text) as said from remit_payload p where p.run_id = remit_run.run_id and p.seq = 0)
+    ) where exists (
+        select 1 from remit_payload p
+        where p.run_id = remit_run.run_id and p.seq = 0 and json_valid(cast(p.body as text))
     )
-    """,
+    """,  # one that is damaged is nobody's but its own run's
     """
     update remit_run set reason = (
-        select json_extract(cast(p.body as text), '$.reason')
-        from remit_row r join remit_payload p using(run_id, seq)
-        where r.run_id = remit_run.run_id and r.kind = 'ended' order by r.seq desc limit 1
+        select iif(json_valid(said), json_extract(said, '$.reason'), null) from (
+            select cast(p.body as text) as said from remit_row r join remit_payload p using(run_id, seq)
+            where r.run_id = remit_run.run_id and r.kind = 'ended' order by r.seq desc limit 1
+        )
     ) where status = 'ended'
     """,
     "create index remit_run_created on remit_run(created_at)",
