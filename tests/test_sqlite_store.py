@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from remit import Limits, Reason, Remit, RunBusy, tool
@@ -423,10 +424,11 @@ def test_what_is_written_at_the_same_time_shares_a_transaction(
         store = opened()
         leases = [await begun(store, f"r{n}") for n in range(100)]
         before = store._open().writer.commits
-        lost = Lease("r0", 99, 1, 0, 0)
+        lost = msgspec.structs.replace(leases[0], epoch=99)
         ends = await asyncio.gather(
-            store.append(lost, [NewRow("late", b"")]),
-            *(store.append(lease, [NewRow("said", b"x")]) for lease in leases),
+            *(store.append(lease, [NewRow("said", b"x")]) for lease in leases[:50]),
+            store.append(lost, [NewRow("late", b"")]),  # where others are queued around it
+            *(store.append(lease, [NewRow("said", b"x")]) for lease in leases[50:]),
             return_exceptions=True,
         )
         assert [type(end) for end in ends if isinstance(end, Exception)] == [Fenced]
