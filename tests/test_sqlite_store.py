@@ -522,7 +522,7 @@ def test_a_database_that_another_process_locks_is_a_typed_error(
     opened: Callable[..., SqliteStore], path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """J2: it is waited for, and not for ever; afterwards everything goes on."""
-    monkeypatch.setattr("remit.store.sqlite.store._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("remit.store.sqlite.opening._BUSY_SECONDS", 0.05)
     store = opened()
     lease = asyncio.run(begun(store))
     with closing(sqlite3.connect(path, isolation_level=None)) as connection, connection:

@@ -26,7 +26,7 @@ from remit.models.scripted import ScriptedModel
 from remit.store.base import Held, Lease, NewRow, NewRun, StoredRow
 from remit.store.sqlite import SqliteStore
 from remit.store.sqlite.files import INLINE_BYTES
-from remit.store.sqlite.store import _into_wal
+from remit.store.sqlite.opening import _into_wal
 
 SRC = Path(__file__).resolve().parent.parent / "src"
 
@@ -321,6 +321,7 @@ def test_a_file_of_somebody_else_ends_no_run_and_begins_none(tmp_path: Path) -> 
         asyncio.run(desk.run("go"))
     assert model.requests == []
     assert foreign.read_bytes() == before
+    assert isinstance(desk.store, SqliteStore)
     desk.store.close()
     with pytest.raises(JournalError, match="no store of remit's"):
         asyncio.run(SqliteStore(foreign).backup(foreign.with_name("copy.db")))
@@ -334,7 +335,7 @@ def test_a_lock_that_lasts_ends_the_run_as_journal_failed(
     path: Path, opened: Callable[..., SqliteStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Q3: and when it is gone the run goes on."""
-    monkeypatch.setattr("remit.store.sqlite.store._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("remit.store.sqlite.opening._BUSY_SECONDS", 0.05)
     locks = sqlite3.connect(path, isolation_level=None)
     store = opened(path)
     outcome = while_it_runs(store, lambda: locks.execute("begin immediate"))
@@ -352,7 +353,7 @@ def test_a_file_system_without_a_log_is_refused_with_the_cause(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Q3, J2: without one a commit would not be what this store says of it."""
-    monkeypatch.setattr("remit.store.sqlite.store._BUSY_SECONDS", 0.0)
+    monkeypatch.setattr("remit.store.sqlite.opening._BUSY_SECONDS", 0.0)
     connection = sqlite3.connect(f"file:{path}?vfs=unix-none", uri=True)
     with pytest.raises(JournalError, match="Put the store on a disk of this machine"):
         _into_wal(connection)

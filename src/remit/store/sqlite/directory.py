@@ -1,4 +1,4 @@
-"""What a store in SQLite tells of many runs: one query, the newest first."""
+"""What a store in SQLite tells of runs without reading their rows: of one, and of many, the newest first."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+from remit.store.base import RunInfo
 from remit.store.directory import RunEntry, RunQuery
-from remit.store.sqlite.names import sought_all
+from remit.store.sqlite.names import sought, sought_all
 
-__all__ = ["runs"]
+__all__ = ["info", "runs"]
 
 _COLUMNS = "run_id, remit, status, reason, parent, session, tags, owner, next_seq, created_at, ended_at, erased_at, worker"
 
@@ -107,3 +108,19 @@ def _time(seconds: Any) -> datetime:
         return datetime.fromtimestamp(seconds, UTC)
     except (TypeError, ValueError, OverflowError, OSError):
         return datetime.fromtimestamp(0, UTC)
+
+
+def info(
+    connection: sqlite3.Connection, run_id: str, lives: Callable[[str], bool]
+) -> RunInfo | None:
+    """What is known of one run, without its rows. None where there is none of this id."""
+    found = connection.execute(
+        "select spec_hash, status, owner, parent, inbox_max > taken, next_seq, erased_at is not null, worker"
+        " from remit_run where run_id = ?",
+        (sought(run_id),),
+    ).fetchone()
+    if found is None:
+        return None
+    *known, unread, rows, erased, worker = found
+    lost = worker is not None and not lives(worker)
+    return RunInfo(run_id, *known, unread=bool(unread), rows=rows, erased=bool(erased), lost=lost)
