@@ -14,7 +14,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -118,6 +118,15 @@ class _MovedOn(Exception):
     """Somebody else had the run between the look at it and the lease, and wrote."""
 
 
+class _BeingTakenUp(RunBusy):
+    """This process itself is about to become the writer of the run."""
+
+    def __init__(self, run_id: str, done: concurrent.futures.Future[None]) -> None:
+        super().__init__(run_id, OWNER)
+        self.done = done
+        """Done once the run is found in `_LIVE`, or is left as it was."""
+
+
 class _Executed:
     """A run that this process executes, in whichever thread."""
 
@@ -165,6 +174,26 @@ _ENDING: Final = threading.Lock()
 
 _LIVE: Final[dict[tuple[int, str], _Executed]] = {}
 """What this process executes, by store and run."""
+
+
+_TAKING: Final[dict[tuple[int, str], concurrent.futures.Future[None]]] = {}
+"""The runs whose lease this process is asking for, by store and run."""
+
+
+@contextlib.contextmanager
+def _taking_up(store: Journal, run_id: str) -> Generator[None]:
+    """Nobody else of this process asks for the lease meanwhile. Errors: `RunBusy`."""
+    key, done = (id(store), run_id), concurrent.futures.Future[None]()
+    done.set_running_or_notify_cancel()  # whoever waits for it and is cancelled ends nothing
+    if (first := _TAKING.setdefault(key, done)) is not done:
+        raise _BeingTakenUp(run_id, first)
+    try:
+        if key in _LIVE:  # it was taken up between the look at it and now
+            raise _BeingTakenUp(run_id, done)
+        yield
+    finally:
+        del _TAKING[key]
+        done.set_result(None)
 
 
 def live_runs(store: Journal) -> tuple[str, ...]:
@@ -298,8 +327,31 @@ async def resume(
 ) -> Activation:
     """Go on with a run where there is anything to go on with; else its outcome as it stands (J3).
 
+    Of those who ask at once in one process, one goes on with it, and the others follow.
     Errors: `ConfigurationError` for an unknown run or another remit's, `RunBusy`, `JournalError`.
     """
+    while True:
+        try:
+            return await _resume(
+                config, host, run_id, deps, limits=limits, reopen=reopen, reserve=reserve
+            )
+        except _MovedOn:
+            continue  # what is there to go on with is another question now
+        except _BeingTakenUp as busy:
+            await asyncio.wrap_future(busy.done)
+
+
+async def _resume(
+    config: Config,
+    host: Host,
+    run_id: str,
+    deps: Any,
+    *,
+    limits: Limits | None,
+    reopen: bool,
+    reserve: bool,
+) -> Activation:
+    """The same. Errors: as `resume`; `_MovedOn`, `_BeingTakenUp` where it has to be asked again."""
     live = _LIVE.get((id(host.store), run_id))
     if live is not None:
         _check_owner(live.run.state, config)
@@ -312,10 +364,7 @@ async def resume(
     asks = _asked_in_process(config, host.frame)
     if not await _goes_on(config, host.store, state, limits=limits, reopen=reopen, asks=asks):
         if state.ended is None and await _is_under_way(host.store, state):
-            # What was read is what another process is about to leave behind.
-            return await resume(
-                config, host, run_id, deps, limits=limits, reopen=reopen, reserve=reserve
-            )
+            raise _MovedOn  # what was read is what another process is about to leave behind
         return await _as_it_stands(config, host, state)
     refuse_unsafe(state, config)  # before anything is changed; again, once nobody else can
     if (
@@ -325,10 +374,6 @@ async def resume(
     check_ready(config.model)
     try:
         return await _activate(config, host, state, deps, limits=limits, reserve=reserve)
-    except _MovedOn:
-        return await resume(
-            config, host, run_id, deps, limits=limits, reopen=reopen, reserve=reserve
-        )
     except GoneOn:
         if limits is not None or reopen:
             raise
@@ -357,11 +402,12 @@ async def _is_under_way(store: Journal, state: RunState) -> bool:
     info = await store.info(state.run_id)
     if info is None or info.status != "running":
         return info is not None and info.rows != state.rows
-    lease = await store.acquire(state.run_id, OWNER)
-    if isinstance(lease, Held):
-        raise RunBusy(state.run_id, lease.owner)
-    if isinstance(lease, Lease):
-        await store.release(lease)
+    with _taking_up(store, state.run_id):
+        lease = await store.acquire(state.run_id, OWNER)
+        if isinstance(lease, Held):
+            raise RunBusy(state.run_id, lease.owner)
+        if isinstance(lease, Lease):
+            await store.release(lease)
     return True
 
 
@@ -466,6 +512,23 @@ async def _activate(
     `JournalError`; `ConfigurationError` where its open calls cannot go on with these tools; `_MovedOn` where somebody
     wrote meanwhile, so that whether it goes on has to be asked again.
     """
+    with _taking_up(host.store, known.run_id):
+        return await _take_up(
+            config, host, known, deps, limits=limits, halted=halted, reserve=reserve
+        )
+
+
+async def _take_up(
+    config: Config,
+    host: Host,
+    known: RunState,
+    deps: Any,
+    *,
+    limits: Limits | None,
+    halted: Cancel | None,
+    reserve: bool,
+) -> Activation:
+    """The same, where nobody else of this process does it. Errors: as `_activate`."""
     run_id, looked_at = known.run_id, known.rows
     again = looked_at > 0
     at = config.now().isoformat() if again else ""
