@@ -1566,6 +1566,10 @@ class _Book:
         self.started.add(row["tool_use_id"])
         self._open[row["tool_use_id"]] = row
 
+    def _turned_back(self, row: Mapping[str, Any]) -> None:
+        self.started.discard(row["tool_use_id"])  # no body was entered
+        self._open.pop(row["tool_use_id"], None)
+
     def _proposed(self, row: Mapping[str, Any]) -> None:
         self._proposals[row["pending_id"]] = row["tool_use_id"]
 
