@@ -120,6 +120,8 @@ def test_a_storm_is_a_list_of_tools_with_the_schemas_they_had() -> None:
     assert repr(storm) == "<chaos seed=3: nothing yet>"
     with pytest.raises(ConfigurationError, match="'late'"):
         chaos(ship, seed=0, faults=["late"])  # pyright: ignore[reportArgumentType] - what is refused
+    with pytest.raises(ConfigurationError, match=r"write \['lost'\]"):
+        chaos(ship, seed=0, faults="lost")  # pyright: ignore[reportArgumentType] - what is refused
     with pytest.raises(ConfigurationError, match="between 0 and 1"):
         chaos(ship, seed=0, often=2)
 

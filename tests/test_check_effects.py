@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -252,6 +253,49 @@ def test_what_cannot_be_tried_is_refused(shop: Shop) -> None:
 
     with pytest.raises(ConfigurationError, match="effects_of"):
         asyncio.run(inside())
+
+
+async def _tomorrow() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("cases", "says"),
+    [
+        ({"order": "1"}, "cases is a list"),
+        (EffectCase({"order": "1"}), "cases is a list"),
+        ("order", "cases is a list"),
+        (7, "cases is a list"),
+        (["order"], "case 0 has no arguments"),
+        ([EffectCase({"order": "1"}, world=_tomorrow)], "world= of case 0 is asynchronous"),
+        ([EffectCase({"order": "1"}, world=threading.Lock)], "world= of case 0 gives no snapshot"),
+    ],
+    ids=lambda given: str(given)[:40],
+)
+def test_a_case_that_was_written_wrong_is_told_what_to_write(
+    shop: Shop, cases: Any, says: str
+) -> None:
+    """Q1: whoever writes a first check learns the shape from the error, and not from a traceback of remit's insides."""
+    with pytest.raises(ConfigurationError, match=says):
+        asyncio.run(effects_of(once_under_a_key(shop), cases))
+
+
+def test_a_plain_function_is_told_that_it_is_no_tool() -> None:
+    """Q1: the decorator was forgotten."""
+    plain: Any = lambda order: order  # noqa: E731 - a name for what is passed untyped
+    with pytest.raises(ConfigurationError, match=r"is no tool: decorate it with @remit\.tool"):
+        check_effects(plain, [{"order": "1"}])
+
+
+def test_a_world_that_nobody_looks_at_counts_for_no_check(shop: Shop) -> None:
+    """Q1: a read without a world was only seen to come off, and its report claims no more."""
+
+    @tool(effect="read")
+    async def look(order: str) -> str:
+        """Look."""
+        return order
+
+    assert check_effects(look, [{"order": "1"}]).checks == 2, "it came off, twice"
+    assert check_effects(look, [shop.case()]).checks == 4
 
 
 def test_a_report_shows_no_secret(shop: Shop) -> None:

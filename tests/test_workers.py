@@ -495,6 +495,38 @@ def test_a_stuck_thread_does_not_hold_up_the_end_of_the_process() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "the end\n", "")
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_process_that_was_forked_off_has_threads_of_its_own() -> None:
+    """C6: the threads that the pool had stay with the parent; a blocking function waits for none of them."""
+    script = """
+        import asyncio, os
+        from remit.workers import ThreadWorkers
+
+        workers = ThreadWorkers(1)
+
+        async def carried_out():
+            async with asyncio.timeout(10):
+                return await workers.submit(os.getpid)
+
+        assert asyncio.run(carried_out()) == os.getpid()
+        assert workers.members == 1, "it is idle"
+        child = os.fork()
+        assert asyncio.run(carried_out()) == os.getpid()
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
+            print("the end")
+    """
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(script)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "the end\n", "")
+
+
 # --- the simulated twin -------------------------------------------------------------------------
 
 

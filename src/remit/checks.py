@@ -8,7 +8,7 @@ called here. Tools and limits check themselves.
 from __future__ import annotations
 
 import inspect
-import math
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, cast
 
@@ -176,7 +176,11 @@ def check_session(session: object, wait: object, history: object) -> None:
     _refuse_unless(history is None, "give history= or session=, not both: a session keeps its own")
     _refuse_unless(
         wait is None
-        or (isinstance(wait, int | float) and not isinstance(wait, bool) and 0 <= wait < math.inf),
+        or (
+            isinstance(wait, int | float)
+            and not isinstance(wait, bool)
+            and 0 <= wait <= sys.float_info.max  # an int may be larger, and no clock can add it
+        ),
         "session_wait= is a number of seconds, 0 or more",
     )
 

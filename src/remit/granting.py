@@ -50,7 +50,7 @@ def new_grant(
     if not (isinstance(by, str) and by and well_formed(by) == by):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
         raise ConfigurationError("by= names whoever gives the grant")
     if isinstance(expires, bool) or not (
-        isinstance(expires, int | float) and math.isfinite(expires) and expires > 0  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
+        isinstance(expires, int | float) and 0 < expires < math.inf  # pyright: ignore[reportUnnecessaryIsInstance] - untyped callers
     ):
         raise ConfigurationError("expires= is the number of seconds for which the grant holds")
     for of, value in (("run_id", run_id), ("session", session)):

@@ -12,12 +12,14 @@ Above it the dispatcher copies context variables, waits no longer than a call's 
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum, auto
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 __all__ = ["Job", "Stage", "ThreadWorkers", "Workers", "WorkersExhausted", "attempt"]
 
@@ -144,6 +146,11 @@ class ThreadWorkers:
         self._abandoned_cap = abandoned_cap
         self._name = name
         self._idle_seconds = idle_seconds
+        self.begin_empty()
+        _POOLS.add(self)
+
+    def begin_empty(self) -> None:
+        """Have no thread and no work: as it is made, and in a process that was forked off, where none of its threads is."""
         self._queue: queue.SimpleQueue[Job] = queue.SimpleQueue()
         # Re-entrant: the garbage collector may run a finalizer in here that abandons a job.
         self._lock = threading.RLock()
@@ -255,3 +262,16 @@ class ThreadWorkers:
             return False
         self._members += 1  # no replacement was needed so far
         return True
+
+
+_POOLS: Final[weakref.WeakSet[ThreadWorkers]] = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    """A process that was forked off has the counts of its parent, and none of the threads that they count."""
+    for pool in tuple(_POOLS):
+        pool.begin_empty()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)

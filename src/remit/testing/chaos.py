@@ -137,6 +137,8 @@ def chaos(
     `faults` are those that may strike, all by default; `often` is the share of deliveries that one strikes, 0 to 1.
     Errors: `ConfigurationError` for a tool that is executed elsewhere, an unknown fault and an `often` that is no share.
     """
+    if isinstance(faults, str):
+        raise ConfigurationError(f"faults= is a list: write [{faults!r}]")
     unknown = sorted(set(faults or ()) - set(_FAULTS[Effect.READ]))
     if unknown:
         raise ConfigurationError(f"unknown faults: {', '.join(map(repr, unknown))}")
