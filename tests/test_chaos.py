@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -15,7 +16,17 @@ import remit.testing
 from loop_rig import desk, said, statuses
 from remit import Call, ConfigurationError, Tool, tool
 from remit.pending import Decision, Pending
-from remit.testing import Ledger, Suffered, chaos, run_virtual
+from remit.testing import (
+    DirectoryConformance,
+    JournalConformance,
+    JournalRaces,
+    KeepingConformance,
+    Ledger,
+    SessionConformance,
+    Suffered,
+    chaos,
+    run_virtual,
+)
 from remit.testing.chaos import Fault
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -156,3 +167,25 @@ def test_the_page_names_and_links_what_there_is() -> None:
             r"[A-Z]\w+Conformance|Journal\w+|check_effects|effects_of|crash_points|Ledger", name
         ):
             assert hasattr(remit.testing, name), name
+
+
+@pytest.mark.parametrize(
+    "suite",
+    [
+        JournalConformance,
+        JournalRaces,
+        SessionConformance,
+        DirectoryConformance,
+        KeepingConformance,
+    ],
+)
+def test_the_page_and_the_error_name_what_a_suite_asks_for(suite: type[Any]) -> None:
+    """Q1: who derives a suite is told what to give it, by the page and by the first test that misses it."""
+    (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| `{suite.__name__}`")]
+    given = [name for name in vars(suite) if name.startswith(("make_", "pass_"))]
+    assert given
+    for name in given:
+        assert f"{name}(" in row, row
+        with pytest.raises(NotImplementedError, match=rf"override {name}\(\)"):
+            made = getattr(suite(), name)(*(() if name.startswith("make_") else (None, 1.0)))
+            asyncio.run(made)

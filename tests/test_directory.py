@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,6 +42,18 @@ class TestCrashStoreThatDoesNotCrash(TestMemoryStore):
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         return run_virtual(main)
+
+
+class TestMemoryStoreWhoseCalendarStandsStill(TestMemoryStore):
+    """The calendar of a store of somebody else may move where `pass_time` moves it, and nowhere else."""
+
+    def make_store(self) -> Listing:
+        self._at = datetime.now(UTC)
+        return MemoryStore(now=lambda: self._at)
+
+    async def pass_time(self, store: Listing, seconds: float) -> None:
+        del store
+        self._at += timedelta(seconds=seconds)
 
 
 class TestSqliteStore(DirectoryConformance):

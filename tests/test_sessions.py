@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -43,7 +43,7 @@ from remit.messages import Status
 from remit.models.scripted import DEMO_PROFILE, ScriptedModel, Step
 from remit.rows import Opened
 from remit.state import RunState
-from remit.store.base import Journal
+from remit.store.base import Journal, NewRun, NotNext, RunRows
 from remit.store.memory import MemoryStore
 from remit.store.recent import forget
 from remit.store.sqlite import SqliteStore
@@ -698,6 +698,53 @@ def test_a_wrong_session_is_refused_before_anything_is_stored(wrong: dict[str, A
         with pytest.raises(ConfigurationError, match="session"):
             await remit.run("a", run_id="one", **wrong)
         assert await remit.store.info("one") is None
+
+    run_virtual(main())
+
+
+class Stale(MemoryStore):
+    """Gives of every run what it had when it was created, under a head that never changes."""
+
+    async def read_back(self, run_id: str, known: Mapping[str, bytes]) -> Sequence[RunRows]:
+        del known
+        return [RunRows(run_id, b"same", (await self.read(run_id))[:1])]
+
+
+class Forgetting(MemoryStore):
+    """Says of every session that it has no run, whoever asks."""
+
+    async def create(self, run: NewRun) -> bool | NotNext:
+        found = await super().create(run)
+        return found if isinstance(found, bool) else NotNext(None)
+
+
+class Emptied(MemoryStore):
+    """Gives of every run no rows, though nobody knows it."""
+
+    async def read_back(self, run_id: str, known: Mapping[str, bytes]) -> Sequence[RunRows]:
+        return [RunRows(run.run_id, run.head, ()) for run in await super().read_back(run_id, known)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (Stale, r"'s' cannot be gone on from: .* 'a' with 2 rows, gives 'a' with 1 rows to read"),
+        (Forgetting, r"'s' cannot be gone on from: .* is none, gives none to read"),
+        (Emptied, "'a' cannot be read back: it has no rows"),
+    ],
+)
+def test_a_store_that_contradicts_itself_is_told_of_and_not_asked_for_ever(
+    kind: type[MemoryStore], says: str
+) -> None:
+    """case 28: a damaged store, or one that was written wrong, holds up no event loop."""
+
+    async def main() -> None:
+        remit = clerk(kind())
+        await remit.run("a", session="s", run_id="a")
+        rows = len(await remit.store.read("a"))
+        with pytest.raises(JournalError, match=says.replace("2 rows", f"{rows} rows")):
+            await remit.run("b", session="s", run_id="b")
+        assert await remit.store.info("b") is None
 
     run_virtual(main())
 

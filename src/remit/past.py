@@ -116,6 +116,8 @@ async def _back(
             if each.run_id != wanted:
                 break  # a run goes on from another one than that before it in the session
             if not each.rows:
+                if heads.get(each.run_id) != each.head:
+                    raise JournalError(f"run {each.run_id!r} cannot be read back: it has no rows")
                 return told, known[each.run_id]
             told.append(_Told(each, [decode_row(row.kind, row.body) for row in each.rows]))
             passed.add(each.run_id)

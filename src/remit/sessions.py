@@ -16,13 +16,13 @@ from typing import Final
 
 import msgspec
 
-from remit.errors import ConfigurationError, SessionBusy
+from remit.errors import ConfigurationError, JournalError, SessionBusy
 from remit.inherited import Inherited, inherited
 from remit.past import Past, past_of
 from remit.report import pendings_of, read_state
 from remit.rows import Opened, encode_row
 from remit.shown import Reads
-from remit.store.base import Journal, NewRow, NewRun, NotNext, Superseded
+from remit.store.base import Journal, NewRow, NewRun, NotNext, Predecessor, Superseded
 from remit.transcript import Transcript
 from remit.workers import Workers
 
@@ -60,12 +60,16 @@ async def begin(
     clock = asyncio.get_running_loop().time
     until, pause = clock() + wait, _LOOK_SECONDS
     past: Past | None = None
+    read_for: NotNext | None = None
     history = Inherited()
     while True:
         found = await store.create(_next(new, opened, past, history))
         if isinstance(found, bool):
             return Begun(found, None if past is None or history.reworded else past.transcript)
         if found.newest is None or found.is_free:
+            if found == read_for:
+                raise _contradicts(new, found, past)
+            read_for = found
             # It may be taken up again meanwhile: what counts is what was read, and `create` will say so.
             past = None if found.newest is None else await past_of(store, found.newest.run_id)
             said, media = (None, ()) if past is None else (past.transcript, past.media)
@@ -116,6 +120,20 @@ async def _refuse_inside(store: Journal, new: NewRun, holder: str) -> None:
             )
         info = await store.info(around)
         around = None if info is None else info.parent
+
+
+def _contradicts(new: NewRun, found: NotNext, past: Past | None) -> JournalError:
+    """What was read is what there is, for `create` says the same again: to read it once more would go on for ever."""
+    counts, reads = _words(found.newest), _words(None if past is None else past.last)
+    return JournalError(
+        f"session {new.session!r} cannot be gone on from: its store says that the newest run is {counts}, "
+        f"gives {reads} to read, and refuses the run that follows that one. `remit store check` looks at a damaged "
+        "store, and `remit.testing.SessionConformance` at a store of your own"
+    )
+
+
+def _words(last: Predecessor | None) -> str:
+    return "none" if last is None else f"{last.run_id!r} with {last.rows} rows"
 
 
 async def _busy(store: Journal, new: NewRun, holder: str, found: NotNext) -> SessionBusy:

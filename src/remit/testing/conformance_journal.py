@@ -53,7 +53,7 @@ class JournalConformance:
 
     def make_journal(self) -> Journal:
         """An empty journal."""
-        raise NotImplementedError
+        raise NotImplementedError("override make_journal(): it gives an empty journal of yours")
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """How a test is run. Override with `run_virtual` for a journal without threads."""

@@ -49,11 +49,11 @@ class KeepingConformance:
 
     def make_store(self) -> Forgetful:
         """An empty store."""
-        raise NotImplementedError
+        raise NotImplementedError("override make_store(): it gives an empty store of yours")
 
     async def pass_time(self, store: Forgetful, seconds: float) -> None:
         """Have so many seconds pass by the calendar of the store, or everything in it be that much older."""
-        raise NotImplementedError
+        raise NotImplementedError("override pass_time(): it moves the calendar of the store on")
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """How a test is run. Override with `run_virtual` for a store without threads."""

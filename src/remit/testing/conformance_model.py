@@ -33,7 +33,7 @@ class ModelConformance:
 
     def make_model(self) -> Model:
         """A model that is ready to be asked a few times, without a real provider behind it."""
-        raise NotImplementedError
+        raise NotImplementedError("override make_model(): it gives a model of yours")
 
     def make_request(self) -> ModelRequest:
         """What is asked. Override where the model under test expects something else."""

@@ -35,7 +35,9 @@ class JournalRaces:
 
     def make_journals(self) -> Sequence[Journal]:
         """One or more journals over the same empty place."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            "override make_journals(): it gives journals of yours over one empty place"
+        )
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """How a test is run. Override with `run_virtual` for a journal without threads."""

@@ -39,7 +39,7 @@ class SessionConformance:
 
     def make_journal(self) -> Journal:
         """An empty journal."""
-        raise NotImplementedError
+        raise NotImplementedError("override make_journal(): it gives an empty journal of yours")
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """How a test is run. Override with `run_virtual` for a journal without threads."""
