@@ -434,20 +434,20 @@ def test_what_is_kept_is_bounded_in_number_and_in_bytes() -> None:
     """J1: of very many conversations those used last are kept, and one that is too large is not."""
     kept = Recent()
     for n in range(MOST_CONVERSATIONS):
-        kept.keep(known(f"r{n}"), instead_of="")
+        kept.keep(known(f"r{n}"), instead_of="", forgotten=0)
     kept.used("r0")
-    kept.keep(known("new"), instead_of="")
+    kept.keep(known("new"), instead_of="", forgotten=0)
     assert "r0" in kept.known
     assert "r1" not in kept.known
     assert len(kept.known) == MOST_CONVERSATIONS
-    kept.keep(known("next", recent.MOST_BYTES - 15), instead_of="new")
+    kept.keep(known("next", recent.MOST_BYTES - 15), instead_of="new", forgotten=0)
     assert list(kept.known) == ["r0", "next"]
-    kept.keep(known("huge", recent.MOST_BYTES + 1), instead_of="next")
+    kept.keep(known("huge", recent.MOST_BYTES + 1), instead_of="next", forgotten=0)
     assert list(kept.known) == ["r0"]
-    kept.keep(known("r0", 20), instead_of="")
+    kept.keep(known("r0", 20), instead_of="", forgotten=0)
     assert kept.known["r0"].size == 20
     for n in range(1, 2 * MOST_CONVERSATIONS):
-        kept.keep(known(f"turn {n}"), instead_of=f"turn {n - 1}")
+        kept.keep(known(f"turn {n}"), instead_of=f"turn {n - 1}", forgotten=0)
     assert list(kept.known) == ["r0", f"turn {2 * MOST_CONVERSATIONS - 1}"]
 
 
@@ -465,3 +465,25 @@ def test_what_is_kept_of_a_store_goes_with_it() -> None:
     kept = run_virtual(main())
     gc.collect()
     assert kept() is None
+
+
+class ErasedMeanwhile(MemoryStore):
+    """A person has a session erased while a turn of it is read."""
+
+    async def read_back(self, run_id: str, known: Mapping[str, bytes]) -> Sequence[RunRows]:
+        found = await super().read_back(run_id, known)
+        await self.erase(session="s")
+        return found
+
+
+def test_what_is_erased_while_it_is_read_does_not_stay_in_memory() -> None:
+    """J1, case 28: to forget comes after the reading, though the reading ends after it."""
+
+    async def main() -> None:
+        store = ErasedMeanwhile()
+        remit = desk(["one"], store=store)
+        outcome = await remit.run("a secret", session="s")
+        assert len((await past_of(store, outcome.run_id)).transcript) == 2, "it was read before"
+        assert recent_of(store).known == {}
+
+    run_virtual(main())

@@ -47,7 +47,7 @@ class Past(msgspec.Struct, frozen=True):
 async def past_of(store: Journal, run_id: str) -> Past:
     """What was said up to the end of a run. Errors: `JournalError` where one of the runs cannot be read."""
     recent = recent_of(store)
-    known = recent.known
+    forgotten, known = recent.forgotten, recent.known  # in this order: threads erase, too
     told, base = await _back(store, run_id, known)
     if base is not None and not told:
         recent.used(run_id)
@@ -70,7 +70,7 @@ async def past_of(store: Journal, run_id: str) -> Past:
         )
         size += _size(new)
     made = Known(newest.run_id, newest.head, len(newest.rows), transcript, media, size)
-    recent.keep(made, instead_of=start.run_id)
+    recent.keep(made, instead_of=start.run_id, forgotten=forgotten)
     return _past(made)
 
 

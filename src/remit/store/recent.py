@@ -47,6 +47,12 @@ class Recent:
         self._known: OrderedDict[str, Known] = OrderedDict()
         self._lock = threading.Lock()
         self._size = 0
+        self._forgotten = 0
+
+    @property
+    def forgotten(self) -> int:
+        """How often everything was forgotten: what was read before that is not kept after it."""
+        return self._forgotten
 
     @property
     def known(self) -> Mapping[str, Known]:
@@ -54,9 +60,14 @@ class Recent:
         with self._lock:
             return dict(self._known)
 
-    def keep(self, known: Known, *, instead_of: str) -> None:
-        """Keep one, in place of the run that it goes on from; what was not used for longest gives way."""
+    def keep(self, known: Known, *, instead_of: str, forgotten: int) -> None:
+        """Keep one, in place of the run that it goes on from; what was not used for longest gives way.
+
+        `forgotten` is as it was before the reading began: what was erased meanwhile does not come back.
+        """
         with self._lock:
+            if forgotten != self._forgotten:
+                return
             self._drop(instead_of)
             self._drop(known.run_id)
             if known.size > MOST_BYTES:
@@ -77,6 +88,7 @@ class Recent:
         with self._lock:
             self._known.clear()
             self._size = 0
+            self._forgotten += 1
 
     def _drop(self, run_id: str) -> None:
         dropped = self._known.pop(run_id, None)
