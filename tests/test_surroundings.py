@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from remit.models.base import ModelProfile
 from remit.models.scripted import ScriptedModel
 from remit.rows import Activated
 from remit.testing import CrashStore, crash_points, run_virtual
+from remit.testing.crash import CrashPoint, Scenario
 from remit.tools import Tool
 
 
@@ -225,6 +226,17 @@ def test_a_call_that_never_began_is_answered_where_its_tool_is_gone() -> None:
     run_virtual(main())
 
 
+def in_doubt(scenario: Scenario) -> Sequence[CrashPoint]:
+    """The crashes of a scenario that leave a call begun, of which nobody knows what came of it."""
+    found = [
+        point
+        for point in crash_points(scenario)
+        if "started" in point.what and point.what.startswith("after")
+    ]
+    assert found
+    return found
+
+
 def test_a_call_in_doubt_wants_its_tool_back_or_the_end_of_its_run() -> None:
     """J10, E3: nobody may say "unknown tool" of what may have taken effect."""
 
@@ -232,11 +244,7 @@ def test_a_call_in_doubt_wants_its_tool_back_or_the_end_of_its_run() -> None:
         made = of(store, pay("idempotent"))
         await made.run("go", run_id="r", deps=store.ledger)
 
-    seen = 0
-    for point in crash_points(scenario):
-        if "started" not in point.what or not point.what.startswith("after"):
-            continue
-        seen += 1
+    for point in in_doubt(scenario):
 
         async def main(store: MemoryStore = point.store, ledger: Any = point.ledger) -> None:
             with pytest.raises(ConfigurationError, match="may have taken effect"):
@@ -246,7 +254,6 @@ def test_a_call_in_doubt_wants_its_tool_back_or_the_end_of_its_run() -> None:
             assert statuses(ended) == ["unknown"]
 
         run_virtual(main())
-    assert seen
 
 
 async def yes(pending: remit.Pending) -> remit.Decision:
@@ -270,11 +277,7 @@ def test_a_call_in_doubt_whose_arguments_do_not_fit_any_more_is_not_told_as_not_
         made = of(store, pay(effect)).replace(confirm=yes)
         await made.run("go", run_id="r", deps=store.ledger)
 
-    seen = 0
-    for point in crash_points(scenario):
-        if "started" not in point.what or not point.what.startswith("after"):
-            continue
-        seen += 1
+    for point in in_doubt(scenario):
 
         async def main(store: MemoryStore = point.store, ledger: Any = point.ledger) -> None:
             with pytest.raises(ConfigurationError, match="do not fit"):
@@ -285,7 +288,6 @@ def test_a_call_in_doubt_whose_arguments_do_not_fit_any_more_is_not_told_as_not_
             assert len(ledger.calls) == before
 
         run_virtual(main())
-    assert seen
 
 
 def helper(name: str = "inner", *tools: Any) -> Tool[..., Any]:

@@ -676,7 +676,7 @@ def _instructions(config: Config, deps: Any) -> str:
         return given
     try:
         text = call_with(given, deps)
-    except Exception as error:
+    except Exception as error:  # a function of the host's may raise anything
         missing = "" if deps is not None else "; this run was given no deps="
         raise ConfigurationError(
             f"the function in instructions= failed with {error_words(error)}{missing}"

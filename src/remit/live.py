@@ -154,7 +154,7 @@ async def in_hand(live: Live[OutT], started: Activation) -> AsyncGenerator[Live[
     live.begin(started.run or started.followed, started.task, owns=started.run is not None)
     try:
         yield live
-    except BaseException:
+    except BaseException:  # a cancellation too: the run is closed, and it is raised again
         if live.owns:
             await live.cancel()
         raise

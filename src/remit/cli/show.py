@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
+import msgspec
 from cyclopts import Parameter
 
 from remit.analysis.lines import Mark
@@ -85,7 +86,7 @@ def show(
             else:
                 whole = full or step is not None or call is not None
                 write = _write_markdown if markdown else _print
-                write(part, why, streams, only=only, full=whole, reached_by=reach_of(store))
+                write(part, why, streams, _Wanted(only, whole, reach_of(store)))
             if sheet.unreadable is not None:
                 complain(sheet.unreadable)
                 return exits.CHECK_FAILED
@@ -94,44 +95,39 @@ def show(
         return run_until_done(look)
 
 
-def _print(
-    sheet: RunSheet,
-    why: tuple[Mark, str],
-    streams: Streams,
-    *,
-    only: Only | None,
-    full: bool,
-    reached_by: str,
-) -> None:
+class _Wanted(msgspec.Struct, frozen=True):
+    """What of a run is to be shown, and how."""
+
+    only: Only | None
+    full: bool
+    reached_by: str
+    """The flag that leads to its store, for the commands that are named."""
+
+
+def _print(sheet: RunSheet, why: tuple[Mark, str], streams: Streams, wanted: _Wanted) -> None:
     printer = Printer(streams.answer)
     page = Page(
         sheet,
         glyphs=printer.glyphs,
         columns=printer.columns,
         now=datetime.now(UTC),
-        full=full,
-        reached_by=reached_by,
+        full=wanted.full,
+        reached_by=wanted.reached_by,
     )
-    printer.show(page.rows(only, why, part=only is not None))
+    printer.show(page.rows(wanted.only, why, part=wanted.only is not None))
 
 
 def _write_markdown(
-    sheet: RunSheet,
-    why: tuple[Mark, str],
-    streams: Streams,
-    *,
-    only: Only | None,
-    full: bool,
-    reached_by: str,
+    sheet: RunSheet, why: tuple[Mark, str], streams: Streams, wanted: _Wanted
 ) -> None:
     document = markdown_of(
         sheet,
         why,
         now=datetime.now(UTC),
-        only=only,
-        part=only is not None,
-        full=full,
-        reached_by=reached_by,
+        only=wanted.only,
+        part=wanted.only is not None,
+        full=wanted.full,
+        reached_by=wanted.reached_by,
     )
     print(document, file=streams.answer, flush=True)
 

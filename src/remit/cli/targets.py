@@ -280,7 +280,7 @@ def _load_file(place: str, base: Path) -> ModuleType:
         sys.modules[name] = module
         try:
             loader.exec_module(module)
-        except BaseException:
+        except BaseException:  # cleaned up and raised again
             del sys.modules[name]
             raise
         return module

@@ -45,7 +45,7 @@ async def answer(run: Run, calls: Sequence[CallState]) -> None:
     early = await _adopt_early(run, calls)
     try:
         await _carry_all(run, calls, early)
-    except BaseException:
+    except BaseException:  # put back and raised again
         run.early.update(early)  # whoever closes the run waits for what has begun
         raise
     if not run.state.calls:

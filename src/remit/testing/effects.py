@@ -368,7 +368,7 @@ class _Trial:
             )
         try:
             return copy.deepcopy(world)
-        except Exception as error:
+        except Exception as error:  # an author's objects may raise anything when copied
             raise ConfigurationError(
                 f"world= of case {self.number} gives no snapshot: it cannot be copied ({error_words(error)})"
             ) from error

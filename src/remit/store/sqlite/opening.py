@@ -129,7 +129,7 @@ class Opening:
 
         def work() -> None:
             try:
-                read = self._reading(act)
+                read = self._typed(lambda: self._reading(act))
             except Exception as error:  # noqa: BLE001 - it is whoever reads who hears of it
                 settling.settle([(Comes.AT_ONCE, partial(_raise, future, error))])
             else:
@@ -150,27 +150,27 @@ class Opening:
         await self.do(_nothing)  # the writer makes the tables
 
         def work() -> T:
-            try:
-                with contextlib.closing(_connect(self._place.path)) as connection:
-                    connection.execute("pragma synchronous = full")
-                    connection.execute("pragma secure_delete = on")
-                    return act(connection, lambda worker: self.lives(connection, worker))
-            except RemitError:
-                raise
-            except Exception as error:  # as in `_reading`
-                raise self._place.typed(error) from error
+            with contextlib.closing(_connect(self._place.path)) as connection:
+                connection.execute("pragma synchronous = full")
+                connection.execute("pragma secure_delete = on")
+                return act(connection, lambda worker: self.lives(connection, worker))
 
-        return await self.aside(work)
+        return await self.aside(lambda: self._typed(work))
 
     def _reading(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        """Read something on the connection of this thread. Errors: of any type."""
+        connection = cast("sqlite3.Connection | None", getattr(self._local, "connection", None))
+        if connection is None:
+            connection = self._local.connection = _connect(self._place.path)
+            connection.execute("pragma query_only = on")
+            connection.execute(f"pragma cache_size = -{_READER_KIB}")
+            self._connections.append(connection)
+        return act(connection)
+
+    def _typed(self, work: Callable[[], T]) -> T:
+        """Do what looks into the file. Errors: `RemitError`, of which `JournalError` is what the file itself makes."""
         try:
-            connection = cast("sqlite3.Connection | None", getattr(self._local, "connection", None))
-            if connection is None:
-                connection = self._local.connection = _connect(self._place.path)
-                connection.execute("pragma query_only = on")
-                connection.execute(f"pragma cache_size = -{_READER_KIB}")
-                self._connections.append(connection)
-            return act(connection)
+            return work()
         except RemitError:
             raise
         except Exception as error:  # what a damaged file holds may be of any type

@@ -89,7 +89,7 @@ class Work(Generic[T]):
             self._result = self._act(connection)
         except RemitError as error:
             self._error = error
-        except Exception as error:
+        except Exception as error:  # of any type, where the file is damaged
             if isinstance(error, sqlite3.Error) and not isinstance(error, _OF_THE_WORK):
                 raise
             self._error = place.typed(error)
